@@ -1,0 +1,89 @@
+"""`plan`, `run` and `status`: the grid of planned runs, carrying it out, and how far it is."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heads_for_depth import paths
+from heads_for_depth.experiments import PlannedRun, estimated_seconds, plan
+from heads_for_depth.provenance import check_device
+from heads_for_depth.sweeps import missing, progress, run_all
+
+ProfileOption = Annotated[str, typer.Option(help="Size of the runs: smoke (minutes, meaningless), cpu, gpu.")]
+ExperimentOption = Annotated[str | None, typer.Option(help="Only this experiment, e.g. vision_rows.")]
+SeedsOption = Annotated[int | None, typer.Option(help="Seeds per cell; default: what the profile plans.")]
+ResultsOption = Annotated[Path, typer.Option(help="Folder of the run records.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+WorkersOption = Annotated[int | None, typer.Option(help="Worker processes of one thread each; default: all cores.")]
+DeviceOption = Annotated[str, typer.Option(help="cpu or cuda.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the three commands."""
+    app.command(name="plan")(show_plan)
+    app.command(name="run")(run)
+    app.command(name="status")(status)
+
+
+def show_plan(
+    profile: ProfileOption = "cpu",
+    experiment: ExperimentOption = None,
+    seeds: SeedsOption = None,
+    results: ResultsOption = paths.RESULTS,
+    workers: WorkersOption = 2,
+) -> None:
+    """Print what a profile would run, with estimated minutes; runs nothing."""
+    planned = plan(profile, experiment, seeds)
+    todo = {run.run_id for run in missing(planned, results)}
+    rows: dict[tuple[str, str], list[PlannedRun]] = defaultdict(list)
+    for one in planned:
+        rows[one.experiment, one.row].append(one)
+    print(f"{'experiment':<16}{'row':<10}{'runs':>6}{'to do':>7}{'minutes':>9}")
+    for (name, row), runs in rows.items():
+        left = [one for one in runs if one.run_id in todo]
+        print(f"{name:<16}{row:<10}{len(runs):>6}{len(left):>7}{_minutes(left, workers):>9.1f}")
+    left = [one for one in planned if one.run_id in todo]
+    print(f"{'total':<26}{len(planned):>6}{len(left):>7}{_minutes(left, workers):>9.1f}  (estimate, {workers or 1} workers)")
+
+
+def run(
+    profile: ProfileOption = "cpu",
+    experiment: ExperimentOption = None,
+    seeds: SeedsOption = None,
+    results: ResultsOption = paths.RESULTS,
+    workers: WorkersOption = None,
+    device: DeviceOption = "cpu",
+) -> None:
+    """Carry out every planned run that has no record yet; safe to stop and to repeat."""
+    planned = plan(profile, experiment, seeds)
+    added = run_all(planned, results, workers, check_device(device))
+    print(f"{added} runs added, {len(planned) - added} were recorded before, in {results / profile}")
+
+
+def status(
+    profile: ProfileOption = "cpu",
+    seeds: SeedsOption = None,
+    results: ResultsOption = paths.RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Planned, recorded, failed and missing runs per experiment."""
+    rows = progress(plan(profile, None, seeds), results)
+    values = [
+        {"experiment": p.experiment, "planned": p.planned, "recorded": p.recorded, "failed": p.failed, "missing": p.missing}
+        for p in rows
+    ]
+    if as_json:
+        print(json.dumps({"profile": profile, "experiments": values}, indent=2))
+        return
+    print(f"{'experiment':<16}{'planned':>9}{'recorded':>10}{'failed':>8}{'missing':>9}")
+    for p in rows:
+        print(f"{p.experiment:<16}{p.planned:>9}{p.recorded:>10}{p.failed:>8}{p.missing:>9}")
+
+
+def _minutes(runs: list[PlannedRun], workers: int | None) -> float:
+    return sum(map(estimated_seconds, runs)) / 60 / (workers or 1)
