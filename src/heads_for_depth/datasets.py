@@ -75,7 +75,7 @@ def _read(path: Path) -> UInt8[Tensor, "..."]:
 
 
 def as_input(images: UInt8[Tensor, "n 28 28"], image_size: int, channels: int) -> Float[Tensor, "n c size size"]:
-    """Normalized float32 network input: zero-padded up to 32 pixels, bilinearly enlarged beyond, grey in every channel."""
+    """Normalized float32 input, grey in every channel: zero-padded up to 32 pixels, bilinearly enlarged beyond."""
     scaled = images.unsqueeze(1).to(torch.float32).div_(255)
     if image_size <= 32:
         before = (image_size - 28) // 2

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from heads_for_depth.errors import BadInput
 from heads_for_depth.models import count_parameters
 from heads_for_depth.recipes import PROFILES, Budget, Recipe, budget
-from heads_for_depth.shapes import REGIMES, Reduction, Regime, Shape, divisors, reduced_heads, scaled_heads, with_heads
+from heads_for_depth.shapes import Reduction, Regime, Shape, divisors, reduced_heads, scaled_heads, with_heads
 
 Arm = Literal["before", "after"]
 ARMS: tuple[Arm, ...] = ("before", "after")
@@ -32,7 +32,7 @@ WIDTH_DIVISOR = 8
 DEPTH_DIVISOR = 4
 REDUCTION: Reduction = "keep-head-dim"
 """The first of the two named reductions: every width divided by 8, XCiT and TNT depths by 4, head_dim kept near."""
-KAPPA_INPUTS = 4
+KAPPA_INPUTS = 2
 """Inputs over which κ of a full-scale model at initialization is a median."""
 Source = Literal["noise", "images"]
 """Network input of a κ measurement: independent normal pixels, or Fashion-MNIST enlarged to the image size."""
@@ -94,7 +94,9 @@ def _staged(family: str, depth: tuple[int, ...], d_model: tuple[int, ...], heads
     return Shape(family=family, depth=depth, d_model=d_model, heads=heads, mlp_width=tuple(4 * d for d in d_model))
 
 
-def _row(name: str, title: str, before: Shape, depth_after: tuple[int, ...], heads_after: tuple[int, ...], **facts: bool) -> VisionRow:
+def _row(
+    name: str, title: str, before: Shape, depth_after: tuple[int, ...], heads_after: tuple[int, ...], **facts: bool
+) -> VisionRow:
     known = {"published": True, "heads_published": True} | facts
     return VisionRow(name=name, title=title, before=before, depth_after=depth_after, heads_after=heads_after, **known)
 
@@ -111,7 +113,7 @@ VISION_ROWS: tuple[VisionRow, ...] = (
 )  # fmt: skip
 """The five clean rows of LIT-527 and one of our own: ViT-B with XCiT-M's trade, depth halved and heads doubled."""
 
-_SMALL_INPUT: dict[str, dict[str, int]] = {
+_SMALL_INPUT: dict[str, dict[str, Any]] = {
     "vit": {"image_size": 28, "patch_size": 7},
     "tnt": {"image_size": 28, "patch_size": 7, "inner_d_model": 20, "inner_heads": 2},
     "xcit": {"image_size": 32, "patch_size": 8},
@@ -174,13 +176,13 @@ def plan(profile: str, experiment: str | None = None, seeds: int | None = None) 
     if seeds is not None and seeds < 1:
         raise BadInput("seeds", seeds, "must be at least 1")
     grids = {
-        "vision_tuning": _vision_tuning(profile, money),
-        "vision_rows": _vision_rows(profile, money, seeds or money.seeds),
-        "conditioning": _conditioning(profile),
+        "vision_tuning": lambda: _vision_tuning(profile, money),
+        "vision_rows": lambda: _vision_rows(profile, money, seeds or money.seeds),
+        "conditioning": lambda: _conditioning(profile),
     }
     if experiment is not None and experiment not in grids:
         raise BadInput("experiment", experiment, f"use one of {', '.join(grids)}")
-    return [run for name, runs in grids.items() if experiment in (None, name) for run in runs]
+    return [run for name, grid in grids.items() if experiment in (None, name) for run in grid()]
 
 
 EXPERIMENTS = ("vision_tuning", "vision_rows", "conditioning")

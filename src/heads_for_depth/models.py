@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import torch
@@ -66,6 +67,7 @@ def build(shape: Shape, device: str | torch.device = "cpu") -> nn.Module:
     return model
 
 
+@cache
 def count_parameters(shape: Shape) -> int:
     """Exact number of learned parameters (buffers excluded), counted on `meta`."""
     return sum(p.numel() for p in build(shape, "meta").parameters())
@@ -187,7 +189,16 @@ def _widen_attention(model: nn.Module, shape: Shape) -> None:
         if type(module) in (*ATTENTION_KINDS, *CLASS_ATTENTION) and not name.endswith("attn_in"):
             width = module.get_submodule("proj").out_features
             assert isinstance(width, int)
-            model.set_submodule(name, _wide_attention(module, width, *by_width[width], shape))
+            wide = _wide_attention(module, width, *by_width[width], shape)
+            model.set_submodule(name, wide.apply(_initialize))
+
+
+def _initialize(module: nn.Module) -> None:
+    """Initialize a linear layer as all of timm's models here do: truncated normal, no bias."""
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
 
 
 def _wide_attention(module: nn.Module, d_model: int, heads: int, head_dim: int, shape: Shape) -> nn.Module:

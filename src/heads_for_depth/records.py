@@ -42,23 +42,28 @@ def path_of(results: Path, profile: str, experiment: str, run_id: str) -> Path:
 
 
 def check_writable(results: Path) -> None:
-    """Raise BadInput unless records can be written below `results`; creates the folder."""
+    """Raise BadInput unless records can be written to this folder; creates it."""
     try:
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=results):
             pass
     except OSError as error:
-        raise BadInput("results", str(results), f"cannot be written to ({error.strerror}), choose another folder") from error
+        raise _unwritable(results, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> BadInput:
+    return BadInput("results", str(folder), f"cannot be written to ({error.strerror}), choose another folder")
 
 
 def write(record: Record, results: Path) -> Path:
     """Write one record: all of it or nothing, and never over another one.
 
-    Raises BadInput where a field is missing, the status is unknown, a number is not finite, or the run has a record.
+    Raises BadInput where a field is missing, the status is unknown, a number is not finite, the run has a record, or
+    the folder cannot be written to.
     """
     _check(record, "new record")
     path = path_of(results, record["profile"], record["experiment"], record["run_id"])
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(path.parent)
     text = json.dumps(record, allow_nan=False, separators=(",", ":"), sort_keys=True) + "\n"
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
     try:
@@ -66,12 +71,14 @@ def write(record: Record, results: Path) -> Path:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.link(name, path)
+        Path(name).chmod(0o644)
+        path.hardlink_to(name)
     except FileExistsError as error:
         raise BadInput("run_id", record["run_id"], f"has a record already at {path}") from error
+    except OSError as error:
+        raise _unwritable(path.parent, error) from error
     finally:
-        os.unlink(name)
+        Path(name).unlink()
     return path
 
 
@@ -81,8 +88,12 @@ def read(path: Path) -> Record:
         record = json.loads(path.read_text(encoding="utf8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise BadInput("record", str(path), "is truncated or no JSON; remove it and run the sweep again") from error
+    except OSError as error:
+        raise BadInput("record", str(path), f"cannot be read ({error.strerror})") from error
     _check(record, str(path))
-    return record  # type: ignore[no-any-return]
+    if record["run_id"] != path.stem:
+        raise BadInput("run_id", record["run_id"], f"{path} must carry its run id as its name; remove the copy")
+    return record
 
 
 def load(results: Path, profile: str, experiment: str) -> list[Record]:

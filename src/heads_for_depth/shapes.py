@@ -147,7 +147,9 @@ def scaled_heads(shape: Shape, first_stage_heads: int) -> tuple[int, ...]:
     return tuple(int(h) for h in heads)
 
 
-def reduced_heads(*, before: int, after: int, d_model: int, reduced_d_model: int, reduction: Reduction) -> tuple[int, int]:
+def reduced_heads(
+    *, before: int, after: int, d_model: int, reduced_d_model: int, reduction: Reduction
+) -> tuple[int, int]:
     """Head counts (before, after) at a smaller width, their ratio exactly as published.
 
     `keep-heads` keeps both counts. `keep-head-dim` takes the pair that divides the reduced width and whose first
@@ -159,5 +161,6 @@ def reduced_heads(*, before: int, after: int, d_model: int, reduced_d_model: int
     if reduction == "keep-heads":
         pairs = [pair for pair in pairs if pair == (before, after)]
     if not pairs:
-        raise BadInput("reduced d_model", reduced_d_model, f"no {reduction} heads in the ratio {before}:{after} divide it")
+        remedy = f"no {reduction} heads in the ratio {before}:{after} divide it"
+        raise BadInput("reduced d_model", reduced_d_model, remedy)
     return min(pairs, key=lambda pair: abs(reduced_d_model // pair[0] - d_model // before))

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -23,6 +23,10 @@ from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import PlannedRun
 from heads_for_depth.records import Record
 from heads_for_depth.training import execute
+
+
+class SweepFailed(RuntimeError):
+    """A worker process is gone, so the sweep stopped; what had finished is recorded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +89,8 @@ def run_all(planned: Sequence[PlannedRun], results: Path, workers: int | None = 
     """Run everything planned that has no record yet; returns how many runs were added.
 
     Tuning runs come first, since the others take their learning rate from them. One record is written as each run
-    ends, so an interruption loses the running runs and nothing else; the same call continues.
+    ends, so an interruption loses the running runs and nothing else; the same call continues. Raises SweepFailed where
+    a worker process is killed, BadInput where another sweep writes to `results` or a tuning record is missing.
     """
     records.check_writable(results)
     added = 0
@@ -96,12 +101,20 @@ def run_all(planned: Sequence[PlannedRun], results: Path, workers: int | None = 
     return added
 
 
+_WORKER_GONE = (
+    "a worker process was killed, perhaps because memory ran out; finished runs are recorded, "
+    "the same command continues, with --workers 1 it needs the least memory"
+)
+
+
 def _run_phase(todo: Sequence[PlannedRun], results: Path, workers: int | None, device: str) -> int:
     count = min(workers or os.cpu_count() or 1, len(todo))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker) as pool:
         try:
             return drain(pool, todo, results, device, ahead=count)
+        except BrokenExecutor as error:
+            raise SweepFailed(_WORKER_GONE) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -129,7 +142,8 @@ def _submit(pool: Executor, run: PlannedRun, device: str) -> Future[Record]:
 
 
 def _results(done: Iterable[Future[Record]]) -> Iterator[Record]:
-    for future in done:
+    """What finished comes first, so that a failure beside it loses nothing."""
+    for future in sorted(done, key=lambda future: future.exception() is not None):
         yield future.result()
 
 
@@ -149,7 +163,7 @@ def _die_with(sentinel: int) -> None:
 @contextmanager
 def _only_sweep(results: Path) -> Iterator[None]:
     """Hold the results folder. The lock belongs to the process: a killed sweep leaves none behind."""
-    with open(results / ".sweep.lock", "w", encoding="utf8") as file:
+    with (results / ".sweep.lock").open("w", encoding="utf8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

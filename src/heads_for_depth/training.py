@@ -38,10 +38,17 @@ def execute(run: PlannedRun, device: str = "cpu") -> Record:
         work(run, device, record)
     except Diverged:
         record["status"] = "diverged"
-    except (torch.OutOfMemoryError, MemoryError):
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
         record["status"] = "out_of_memory"
     record["seconds"]["total"] = round(time.perf_counter() - started, 3)
     return record
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out; torch's allocator on the CPU has no exception class of its own."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 def _blank(run: PlannedRun, device: str) -> Record:
@@ -194,7 +201,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up over the first steps, then a cosine to zero at the last; `step` counts from 0."""
+    """Linear warm-up over the first steps, then a cosine that ends at zero after the last; `step` counts from 0."""
     peak = recipe.learning_rate or 0.0
     warmup = max(1, round(recipe.warmup_fraction * recipe.steps))
     if step < warmup:

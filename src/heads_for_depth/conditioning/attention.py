@@ -43,7 +43,9 @@ def measure(model: nn.Module, inputs: Float[Tensor, "n c h w"], jacobians: bool 
     return {"columns": list(COLUMNS), "rows": [row for row in rows if row]}
 
 
-def _catch(model: nn.Module, sites: Sequence[AttentionSite], inputs: Tensor) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+def _catch(
+    model: nn.Module, sites: Sequence[AttentionSite], inputs: Tensor
+) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     """(layer input, concatenated heads, projected output) of every site, each (matrices, tokens, channels)."""
     caught: dict[str, list[Tensor]] = {site.name: [] for site in sites}
     handles = []

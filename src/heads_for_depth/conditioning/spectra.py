@@ -33,9 +33,10 @@ def numerical_rank(values: Float[Tensor, "*batch k"], largest_side: int) -> Tens
 
 
 def effective_rank(values: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
-    """Exponential of the entropy of the normalized singular values (Roy & Vetterli 2007), between 1 and k."""
-    share = values / values.sum(dim=-1, keepdim=True)
-    return torch.exp(-torch.xlogy(share, share).sum(dim=-1))
+    """Exponential of the entropy of the normalized singular values (Roy & Vetterli 2007), 1 to k; 0 where all are 0."""
+    total = values.sum(dim=-1, keepdim=True)
+    share = values / total
+    return torch.where(total[..., 0] > 0, torch.exp(-torch.xlogy(share, share).sum(dim=-1)), 0.0)
 
 
 def condition_numbers(values: Float[Tensor, "*batch k"], largest_side: int) -> Float[Tensor, "*batch"]:
@@ -74,7 +75,7 @@ class SpectrumSummary:
         return {key: _plain(value) for key, value in asdict(self).items()}
 
 
-def _plain(value: float) -> float | str:
+def _plain(value: int | float) -> int | float | str:
     if isinstance(value, int):
         return value
     return "inf" if math.isinf(value) else float(f"{value:.6g}")

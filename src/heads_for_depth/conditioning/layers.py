@@ -1,0 +1,36 @@
+"""Reading a κ table: one dictionary per layer and object, and the layers of one kind taken together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def layer_rows(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A κ table {"columns", "rows"} as one dictionary per layer and object; "inf" becomes infinity."""
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    return [{key: math.inf if value == "inf" else value for key, value in row.items()} for row in rows]
+
+
+def upper_median(values: Sequence[float]) -> float:
+    """The median, or the upper one of an even count, so that it is never an average with infinity."""
+    return sorted(values)[len(values) // 2]
+
+
+def by_kind(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """κ over the layers of one kind, width and object: median, lowest and highest, in order of appearance."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in layer_rows(table):
+        groups.setdefault((row["kind"], row["object"], row["rows"], row["columns"]), []).append(row)
+    return [_group(key, rows) for key, rows in groups.items()]
+
+
+def _group(key: tuple[Any, ...], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    kind, name, tokens, width = key
+    values = [float(row["condition_number"]) for row in rows]
+    ends = {"median": upper_median(values), "lowest": min(values), "highest": max(values)}
+    plain = {label: "inf" if math.isinf(value) else value for label, value in ends.items()}
+    return {"kind": kind, "object": name, "rows": tokens, "columns": width, "layers": len(rows)} | plain | {
+        "gaussian": rows[0]["gaussian"]
+    }
