@@ -1,0 +1,1 @@
+"""Records -> what each notebook shows, as plain values: one module per question."""

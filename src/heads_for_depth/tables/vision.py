@@ -1,0 +1,245 @@
+"""Tables of the vision rows; every number here is rounded here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+
+import pandas as pd
+
+from heads_for_depth.claims import Claim
+from heads_for_depth.datasets import VALIDATION_IMAGES
+from heads_for_depth.findings.vision import EFFECTS, Cell, RowFinding
+from heads_for_depth.findings.vision_data import SHOWN, last_epoch_gain, sampling_error, seed_spread
+from heads_for_depth.models import count_parameters
+from heads_for_depth.recipes import Budget
+from heads_for_depth.statistics import Difference
+from heads_for_depth.tables.formatting import MISSING, change, signed, signed_percent, stages, whole
+from heads_for_depth.verdicts import ACCURACY_MARGIN, LOSS_MARGIN, ReducedScaleVerdict
+
+NONE = "not measured"
+EFFECT_TITLES = {
+    "reshape": "reshape against baseline",
+    "against more heads": "reshape against the deep shape with more heads",
+    "more heads, deep": "more heads at the old depth",
+    "more heads, shallow": "more heads at the new depth",
+    "less depth, few heads": "less depth with the old heads",
+}
+
+
+def kappa(value: float | None) -> str:
+    """A condition number with three digits, in powers of ten from 10,000 on."""
+    if value is None:
+        return NONE
+    if value == float("inf"):
+        return "inf"
+    if value >= 1e4:
+        return f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def with_interval(difference: Difference | None, decimals: int = 2) -> str:
+    """A difference in points with its two-sided 95 % interval."""
+    if difference is None:
+        return NONE
+    interval = difference.interval(0.95)
+    lower, upper = (signed(end, decimals) for end in (interval.lower, interval.upper))
+    return f"{signed(difference.difference, decimals)} [{lower}, {upper}]"
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation over seeds."""
+    if not values:
+        return NONE
+    return f"{fmean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
+
+
+def against_the_claim(findings: Sequence[RowFinding], claims: Mapping[str, Claim]) -> pd.DataFrame:
+    """One line per row: LIT-527's numbers, ours, and the verdict."""
+    return pd.DataFrame([_claim_line(finding, claims.get(finding.row.name)) for finding in findings])
+
+
+def _claim_line(finding: RowFinding, claim: Claim | None) -> dict[str, str]:
+    row, baseline, reshape = finding.row, finding.baseline, finding.reshape
+    ours = change(*(NONE if c.mean_accuracy is None else f"{c.mean_accuracy:.2f}" for c in (baseline, reshape)))
+    return {
+        "row": row.title,
+        "published Top-1": "our own row" if claim is None else published_change(claim),
+        "ours, test accuracy": ours,
+        "difference [95 %]": with_interval(finding.effects["reshape"]),
+        "n": str(finding.verdict.n),
+        "parameters, published": "our own row" if claim is None else published_saving(claim),
+        "parameters, ours": signed_percent(saving(finding)),
+        "κ start": change(*(kappa(c.kappa.get("initial")) for c in (baseline, reshape))),
+        "κ end": change(*(kappa(c.kappa.get("final")) for c in (baseline, reshape))),
+        "verdict": str(finding.verdict.verdict),
+    }
+
+
+def published_change(claim: Claim) -> str:
+    """Published score before → after with its difference."""
+    before, after = claim.score_before, claim.score_after
+    if before is None or after is None:
+        return MISSING
+    return f"{before.text} → {after.text} ({signed(after.value - before.value)})"
+
+
+def published_saving(claim: Claim) -> str:
+    """Relative change of the published parameters."""
+    before, after = claim.params_before_m, claim.params_after_m
+    if before is None or after is None:
+        return MISSING
+    return signed_percent(after.value / before.value - 1)
+
+
+def saving(finding: RowFinding) -> float:
+    """Relative change of our parameters, reshape against baseline."""
+    return finding.reshape.parameters / finding.baseline.parameters - 1
+
+
+def cells(findings: Sequence[RowFinding]) -> pd.DataFrame:
+    """One line per cell of every 2 × 2: shape, parameters, accuracy, loss, learning rate."""
+    return pd.DataFrame([_cell_line(finding, cell) for finding in findings for cell in finding.cells.values()])
+
+
+def _cell_line(finding: RowFinding, cell: Cell) -> dict[str, str]:
+    return {
+        "row": finding.row.title,
+        "depth": stages(cell.shape.depth),
+        "heads": stages(cell.shape.heads),
+        "head_dim": stages(tuple(dict.fromkeys(cell.shape.head_dims))),
+        "parameters": whole(cell.parameters),
+        "test accuracy": mean_and_spread(cell.accuracy),
+        "test loss": f"{fmean(cell.loss):.3f}" if cell.loss else NONE,
+        "n": str(len(cell.accuracy) + cell.failed),
+        "failed": str(cell.failed),
+        "learning rate": _learning_rate(cell),
+    }
+
+
+def _learning_rate(cell: Cell) -> str:
+    if cell.learning_rate is not None:
+        return f"{cell.learning_rate:g}"
+    return "mixed" if cell.accuracy or cell.failed else NONE
+
+
+def effects(findings: Sequence[RowFinding]) -> pd.DataFrame:
+    """More heads and less depth read apart: Welch differences in points with two-sided 95 % intervals."""
+    return pd.DataFrame(
+        [
+            {"row": finding.row.title}
+            | {EFFECT_TITLES[name]: with_interval(finding.effects[name]) for name in EFFECTS}
+            | {"n": str(finding.verdict.n)}
+            for finding in findings
+        ]
+    )
+
+
+def shown_effects() -> list[str]:
+    """Titles of the effects that the forest plot shows, in its order."""
+    return [EFFECT_TITLES[name] for name in SHOWN]
+
+
+def tests(findings: Sequence[RowFinding]) -> pd.DataFrame:
+    """What the verdict rests on: one-sided bounds, Holm-adjusted p, the smallest margin, and the paired interval."""
+    return pd.DataFrame([_test_line(finding) for finding in findings])
+
+
+def _test_line(finding: RowFinding) -> dict[str, str]:
+    verdict = finding.verdict
+    return {
+        "row": finding.row.title,
+        "Welch [95 %]": with_interval(finding.effects["reshape"]),
+        "paired [95 %]": with_interval(finding.paired),
+        "one-sided lower end": NONE if verdict.lower is None else signed(verdict.lower, 2),
+        "p, not worse by δ": _p(verdict.adjusted_p_non_inferior),
+        "p, worse by δ": _p(verdict.adjusted_p_inferior),
+        "smallest δ that holds": NONE if verdict.smallest_margin is None else f"{verdict.smallest_margin:.2f}",
+        "reason": verdict.reason,
+    }
+
+
+def _p(value: float | None) -> str:
+    return NONE if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def shapes(findings: Sequence[RowFinding]) -> pd.DataFrame:
+    """Full-scale shape beside its reduction, both arms."""
+    return pd.DataFrame(
+        [
+            {
+                "row": f.row.title,
+                "published depth": change(stages(f.row.before.depth), stages(f.row.depth_after)),
+                "ours": change(stages(f.baseline.shape.depth), stages(f.reshape.shape.depth)),
+                "published heads": _published_heads(f),
+                "ours ": change(stages(f.baseline.shape.heads), stages(f.reshape.shape.heads)),
+                "d_model": change(stages(f.row.before.d_model), stages(f.baseline.shape.d_model)),
+                "head_dim published": _head_dims(f.row.before.head_dims, f.row.after.head_dims),
+                "head_dim ours": _head_dims(f.baseline.shape.head_dims, f.reshape.shape.head_dims),
+                "parameters (M)": f"{count_parameters(f.row.before) / 1e6:.1f} ⇒ {f.baseline.parameters / 1e6:.2f}",
+            }
+            for f in findings
+        ]
+    )
+
+
+def _published_heads(finding: RowFinding) -> str:
+    written = change(stages(finding.row.before.heads), stages(finding.row.heads_after))
+    return written if finding.row.heads_published else f"{written} (doubling assumed)"
+
+
+def _head_dims(before: tuple[int, ...], after: tuple[int, ...]) -> str:
+    return change(*(stages(tuple(dict.fromkeys(dims))) for dims in (before, after)))
+
+
+def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
+    """Every value of this question that a chapter quotes."""
+    values: dict[str, str] = {}
+    for f in findings:
+        key = f"vision.{f.row.name}"
+        values |= {
+            f"{key}.difference": with_interval(f.effects["reshape"]),
+            f"{key}.heads_deep": with_interval(f.effects["more heads, deep"]),
+            f"{key}.heads_shallow": with_interval(f.effects["more heads, shallow"]),
+            f"{key}.depth": with_interval(f.effects["less depth, few heads"]),
+            f"{key}.saving": signed_percent(saving(f)),
+            f"{key}.n": str(f.verdict.n),
+            f"{key}.verdict": str(f.verdict.verdict),
+            f"{key}.accuracy_before": mean_and_spread(f.baseline.accuracy),
+            f"{key}.accuracy_after": mean_and_spread(f.reshape.accuracy),
+        }
+    counts = [str(f.verdict.verdict) for f in findings if f.row.published]
+    values |= {f"vision.count.{name.replace(' ', '_')}": str(counts.count(name)) for name in ReducedScaleVerdict}
+    values |= {"vision.rows": str(len(counts)), "vision.runs": str(_runs(findings))}
+    hours = sum(c.train_seconds for f in findings for c in f.cells.values()) / 3600
+    measured = {
+        "vision.core_hours": hours,
+        "vision.sampling_error": sampling_error(findings, budget.recipe.evaluation_images),
+        "vision.pooled_sd": seed_spread(findings),
+        "vision.last_epoch_gain": last_epoch_gain(findings),
+    }
+    values |= {key: NONE if number is None else f"{number:.2f}" for key, number in measured.items()}
+    return values | protocol(budget)
+
+
+def _runs(findings: Sequence[RowFinding]) -> int:
+    return sum(len(c.accuracy) + c.failed for f in findings for c in f.cells.values())
+
+
+def protocol(budget: Budget) -> dict[str, str]:
+    """Constants of the protocol as the code holds them."""
+    recipe, tuning = budget.recipe, budget.tuning
+    return {
+        "protocol.margin_accuracy": f"{ACCURACY_MARGIN:g}",
+        "protocol.margin_loss": f"{LOSS_MARGIN:g}",
+        "protocol.declared_seeds": str(budget.declared_seeds),
+        "protocol.seeds": str(budget.seeds),
+        "protocol.train_images": whole(recipe.train_images),
+        "protocol.epochs": str(recipe.epochs),
+        "protocol.batch_size": str(recipe.batch_size),
+        "protocol.steps": whole(recipe.steps),
+        "protocol.learning_rates": ", ".join(f"{rate:g}" for rate in budget.learning_rates),
+        "protocol.tuning_images": whole(tuning.train_images * tuning.epochs),
+        "protocol.validation_images": whole(VALIDATION_IMAGES),
+        "protocol.test_images": whole(recipe.evaluation_images),
+    }
