@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 
-import click
 import typer
 
 from heads_for_depth.errors import BadInput
 
-COMMANDS = ("sweep_commands",)
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, which typer swallows and returns."""
+COMMANDS = ("sweep_commands", "recount_command", "kappa_command", "report_commands", "readme_command")
 
 app = typer.Typer(
     name="heads-for-depth",
@@ -26,13 +27,16 @@ for _module in COMMANDS:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
     try:
-        return int(app(args=arguments, standalone_mode=False) or 0)
+        code = int(app(args=arguments, standalone_mode=False) or 0)
     except BadInput as error:
         return _complain(str(error), 2)
-    except click.ClickException as error:
-        return _complain(error.format_message(), 2)
-    except (KeyboardInterrupt, click.Abort):
-        return _complain("interrupted; every finished run is recorded, the same command continues", 130)
+    except typer.TyperException as error:
+        return _complain(error.format_message() or "name one of the commands above", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _complain("interrupted; every finished run is recorded, the same command continues", code)
+    return code
 
 
 def _complain(sentence: str, code: int) -> int:

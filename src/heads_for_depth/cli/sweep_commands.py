@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +13,16 @@ import typer
 from heads_for_depth import paths
 from heads_for_depth.experiments import PlannedRun, estimated_seconds, plan
 from heads_for_depth.provenance import check_device
-from heads_for_depth.sweeps import missing, progress, run_all
+from heads_for_depth.sweeps import SweepFailed, missing, progress, run_all
 
 ProfileOption = Annotated[str, typer.Option(help="Size of the runs: smoke (minutes, meaningless), cpu, gpu.")]
 ExperimentOption = Annotated[str | None, typer.Option(help="Only this experiment, e.g. vision_rows.")]
 SeedsOption = Annotated[int | None, typer.Option(help="Seeds per cell; default: what the profile plans.")]
 ResultsOption = Annotated[Path, typer.Option(help="Folder of the run records.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-WorkersOption = Annotated[int | None, typer.Option(help="Worker processes of one thread each; default: all cores.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Worker processes of one thread each; default: all cores.")
+]
 DeviceOption = Annotated[str, typer.Option(help="cpu or cuda.")]
 
 
@@ -48,7 +51,8 @@ def show_plan(
         left = [one for one in runs if one.run_id in todo]
         print(f"{name:<16}{row:<10}{len(runs):>6}{len(left):>7}{_minutes(left, workers):>9.1f}")
     left = [one for one in planned if one.run_id in todo]
-    print(f"{'total':<26}{len(planned):>6}{len(left):>7}{_minutes(left, workers):>9.1f}  (estimate, {workers or 1} workers)")
+    minutes = _minutes(left, workers)
+    print(f"{'total':<26}{len(planned):>6}{len(left):>7}{minutes:>9.1f}  (estimate, {workers or 1} workers)")
 
 
 def run(
@@ -61,7 +65,11 @@ def run(
 ) -> None:
     """Carry out every planned run that has no record yet; safe to stop and to repeat."""
     planned = plan(profile, experiment, seeds)
-    added = run_all(planned, results, workers, check_device(device))
+    try:
+        added = run_all(planned, results, workers, check_device(device))
+    except SweepFailed as failure:
+        typer.echo(f"heads-for-depth: {failure}", err=True)
+        raise typer.Exit(1) from failure
     print(f"{added} runs added, {len(planned) - added} were recorded before, in {results / profile}")
 
 
@@ -73,10 +81,7 @@ def status(
 ) -> None:
     """Planned, recorded, failed and missing runs per experiment."""
     rows = progress(plan(profile, None, seeds), results)
-    values = [
-        {"experiment": p.experiment, "planned": p.planned, "recorded": p.recorded, "failed": p.failed, "missing": p.missing}
-        for p in rows
-    ]
+    values = [asdict(p) | {"missing": p.missing} for p in rows]
     if as_json:
         print(json.dumps({"profile": profile, "experiments": values}, indent=2))
         return
