@@ -1,14 +1,30 @@
 """Shared inputs: one thread, a transformer that trains in a second, and a planned run of it."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from typing import Any
 
 import pytest
 import torch
 
+from heads_for_depth import sweeps
 from heads_for_depth.experiments import PlannedRun
 from heads_for_depth.recipes import Recipe
 from heads_for_depth.records import SCHEMA, Record
 from heads_for_depth.shapes import Shape
+
+
+class InlinePool(Executor):
+    """Runs each submitted call at once, in this process."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """A future that is done already."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -54,3 +70,9 @@ def record_of() -> Callable[..., Record]:
         }  # fmt: skip
 
     return made_up
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep carries its runs out in this process, one after the other."""
+    monkeypatch.setattr(sweeps, "ProcessPoolExecutor", lambda *_, **__: InlinePool())

@@ -41,7 +41,8 @@ def sorted_examples(images: Tensor, labels: Tensor) -> list[bytes]:
 
 def test_the_splits_have_their_declared_sizes_and_ten_labels():
     splits = fashion_mnist()
-    assert {name: len(split) for name, split in splits.items()} == {"train": 55_000, "validation": 5_000, "test": 10_000}
+    sizes = {name: len(split) for name, split in splits.items()}
+    assert sizes == {"train": 55_000, "validation": 5_000, "test": 10_000}
     for split in splits.values():
         assert split.images.shape == (len(split), 28, 28)
         assert split.images.dtype == torch.uint8

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,11 @@ def vit_parameters(shape: Shape) -> int:
     return embedding + d + tokens * d + shape.depth[0] * block + 2 * d + (d * shape.classes + shape.classes)
 
 
+def ratios(numbers: tuple[int, ...], others: tuple[int, ...]) -> list[Fraction]:
+    """Exact ratios, stage by stage."""
+    return [Fraction(a, b) for a, b in zip(numbers, others, strict=True)]
+
+
 def test_the_rows_are_those_that_were_published_and_one_of_our_own():
     for row in VISION_ROWS:
         if row.published:
@@ -95,12 +101,10 @@ def test_a_reduced_row_keeps_the_published_ratios(row: VisionRow, reduction: str
     before = reduced_shape(row, "before", "before", reduction)  # type: ignore[arg-type]
     after = reduced_shape(row, "after", "after", reduction)  # type: ignore[arg-type]
     for now, then in ((before, row.before), (after, row.after)):
-        assert [Fraction(m, d) for m, d in zip(now.mlp_width, now.d_model, strict=True)] == [4] * len(now.d_model)
-        assert [Fraction(d, now.d_model[0]) for d in now.d_model] == [Fraction(d, then.d_model[0]) for d in then.d_model]
-        assert [Fraction(h, now.heads[0]) for h in now.heads] == [Fraction(h, then.heads[0]) for h in then.heads]
-    assert [Fraction(a, b) for a, b in zip(after.heads, before.heads, strict=True)] == [
-        Fraction(a, b) for a, b in zip(row.heads_after, row.before.heads, strict=True)
-    ]
+        assert ratios(now.mlp_width, now.d_model) == ratios(then.mlp_width, then.d_model) == [4] * len(now.d_model)
+        assert ratios(now.d_model, then.d_model) == [ratios(now.d_model, then.d_model)[0]] * len(now.d_model)
+        assert ratios(now.heads, then.heads) == [ratios(now.heads, then.heads)[0]] * len(now.heads)
+    assert ratios(after.heads, before.heads) == ratios(row.heads_after, row.before.heads)
     assert Fraction(max(after.depth), max(before.depth)) == Fraction(max(row.depth_after), max(row.before.depth))
     if reduction == "keep-heads":
         assert (before.heads, after.heads) == (row.before.heads, row.heads_after)
@@ -191,7 +195,8 @@ def test_conditioning_visits_every_head_count_in_both_regimes(cpu_plan: list[Pla
 def test_conditioning_reaches_both_ends_of_every_row(cpu_plan: list[PlannedRun]):
     for row in VISION_ROWS:
         for regime in ("fixed-d-model", "fixed-head-dim"):
-            found = {r.shape.heads for r in cpu_plan if (r.experiment, r.row, r.regime) == ("conditioning", row.name, regime)}
+            place = ("conditioning", row.name, regime)
+            found = {run.shape.heads for run in cpu_plan if (run.experiment, run.row, run.regime) == place}
             assert {row.before.heads, row.heads_after} <= found
 
 
@@ -246,7 +251,7 @@ def test_the_cpu_plan_is_a_matter_of_hours_on_two_cores(cpu_plan: list[PlannedRu
         (("smoke", None, -2), "seeds is -2: must be at least 1"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(arguments: tuple, sentence: str):
+def test_what_cannot_be_planned_is_refused(arguments: tuple[Any, ...], sentence: str):
     with pytest.raises(BadInput) as refusal:
         plan(*arguments)
     assert str(refusal.value) == sentence

@@ -118,6 +118,7 @@ def test_a_table_lists_its_columns_and_rows_in_order(tmp_path: Path):
         ["[−0.12, 0.74]", "—"],
         ["1.5e5", "inf"],
         ["12 M", "3 %"],
+        ["24 → not in the record", "not in the record", "12"],
     ],
     ids=str,
 )
@@ -125,7 +126,9 @@ def test_a_column_of_numbers_is_aligned_to_the_right(tmp_path: Path, cells: list
     assert rows_of(published_table(tmp_path, pd.DataFrame({"x": cells})))[1] == ["--:"]
 
 
-@pytest.mark.parametrize("cells", [["XCiT-M", "2"], ["1 layer", "2 layers"], [None, None], ["—", ""]], ids=str)
+@pytest.mark.parametrize(
+    "cells", [["XCiT-M", "2"], ["1 layer", "2 layers"], [None, None], ["—", ""], ["not in the record"]], ids=str
+)
 def test_any_other_column_is_aligned_to_the_left(tmp_path: Path, cells: list[object]):
     assert rows_of(published_table(tmp_path, pd.DataFrame({"x": cells})))[1] == [":--"]
 
@@ -151,9 +154,30 @@ def test_the_csv_of_a_table_can_hold_unrounded_values(tmp_path: Path):
     assert (tmp_path / "site" / "tables" / "counts.csv").read_text() == "kappa\n268.2519531\n"
 
 
+def classes_of(fragment: list[str]) -> list[str]:
+    return next(line.split()[1:] for line in fragment if line.startswith(":class:"))
+
+
 def test_only_a_sortable_table_is_marked_as_such(tmp_path: Path):
-    assert ":class: passport sortable" in published_table(tmp_path, DATA, sortable=True)
-    assert ":class: passport" in published_table(tmp_path, DATA)
+    assert "sortable" in classes_of(published_table(tmp_path, DATA, sortable=True))
+    assert "sortable" not in classes_of(published_table(tmp_path, DATA))
+
+
+def test_only_short_names_of_rows_are_kept_on_one_line(tmp_path: Path):
+    short, long = (pd.DataFrame({"row": ["DaViT-B", name]}) for name in ("DaViT-L", "a work with a long title"))
+    assert "short-names" in classes_of(published_table(tmp_path, short))
+    assert "short-names" not in classes_of(published_table(tmp_path, long))
+
+
+def test_a_change_and_an_interval_do_not_break_over_lines_but_lists_do(tmp_path: Path):
+    frame = pd.DataFrame({"x": ["24 → 12", "[−0.1, 0.4]", "1, 1, 9, 1 → 1, 1, 5, 1"]})
+    cells = [row[0] for row in rows_of(published_table(tmp_path, frame))[2:]]
+    assert cells == [
+        "24\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}12",
+        "[−0.1,\N{NO-BREAK SPACE}0.4]",
+        "1, 1, 9, 1\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}1, 1, 5, 1",
+    ]
+    assert (tmp_path / "site" / "tables" / "counts.csv").read_text().splitlines()[1] == "24 → 12"
 
 
 def test_an_empty_table_is_refused(tmp_path: Path):

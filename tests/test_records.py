@@ -114,7 +114,7 @@ def test_a_record_without_one_of_its_fields_is_refused(tmp_path: Path, record: R
 
 
 def test_an_unknown_status_is_refused_with_those_there_are(tmp_path: Path, record: Record):
-    with pytest.raises(BadInput, match="status is 'fine': .*use one of ok, diverged, out_of_memory, interrupted"):
+    with pytest.raises(BadInput, match=r"status is 'fine': .*use one of ok, diverged, out_of_memory, interrupted"):
         records.write(record | {"status": "fine"}, tmp_path)
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_lacks_a_field_is_refused(tmp_path: Path, record: Record):
 
 def test_nan_in_a_file_is_refused(tmp_path: Path, record: Record):
     path = put(tmp_path, as_bytes(record, metrics={"test_loss": math.nan}))
-    with pytest.raises(BadInput, match=r"metrics.test_loss is nan"):
+    with pytest.raises(BadInput, match=r"metrics\.test_loss is nan"):
         records.read(path)
 
 

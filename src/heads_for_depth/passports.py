@@ -23,10 +23,14 @@ from myst_nb import glue
 from heads_for_depth.errors import BadInput
 from heads_for_depth.paths import GENERATED
 from heads_for_depth.provenance import commit
+from heads_for_depth.tables.formatting import MISSING
 
 SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-UNITS = re.compile(r"\binf\b|(?<=\d)[eE](?=[+−-]?\d)|(?<=\d) ?[kMG]$")
-MISSING = "—"
+NOT_DIGITS = re.compile(r"\binf\b|(?<=\d)[eE](?=[+−-]?\d)|(?<=\d) ?[kMG]$|" + MISSING)
+DASH = "—"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+SHORT_NAME = 18
+"""Characters of a row's name that a phone's width still has room for beside a column of numbers."""
 
 
 def publish_figure(
@@ -86,12 +90,13 @@ def publish_table(
         raise BadInput(f"table {slug}", "no rows or no columns", "publish a frame that holds at least one cell")
     files = _site_folder(slug, "tables", folder)
     _write_csv(frame if data is None else data, files / f"{slug}.csv")
+    frame = _with_named_index(frame)
     fragment = [
         f":::{{table}} **{_one_line(title)}.** {_one_line(caption)}",
         f":name: {slug}",
-        f":class: {'passport sortable' if sortable else 'passport'}",
+        f":class: {' '.join(_table_classes(frame, sortable))}",
         "",
-        *_pipe_table(_with_named_index(frame)),
+        *_pipe_table(frame),
         ":::",
         "",
         "{.passport-links}",
@@ -150,6 +155,12 @@ def _links(kind: str, slug: str, suffixes: tuple[str, ...], profile: str | None)
     return " · ".join([files, *origin])
 
 
+def _table_classes(frame: pd.DataFrame, sortable: bool) -> list[str]:
+    """Names for the style sheet; short names of rows stay on one line."""
+    short = max(len(_cell(value)) for value in frame.iloc[:, 0]) <= SHORT_NAME
+    return ["passport", *(["sortable"] if sortable else []), *(["short-names"] if short else [])]
+
+
 def _pipe_table(frame: pd.DataFrame) -> list[str]:
     columns = [[_cell(value) for value in frame[column]] for column in frame.columns]
     rules = ["--:" if _is_numeric(cells) else ":--" for cells in columns]
@@ -159,13 +170,18 @@ def _pipe_table(frame: pd.DataFrame) -> list[str]:
 
 def _cell(value: object) -> str:
     missing = value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
-    return MISSING if missing else _one_line(str(value)).replace("|", "\\|")
+    return DASH if missing else _kept_together(_one_line(str(value)).replace("|", "\\|"))
+
+
+def _kept_together(cell: str) -> str:
+    """A change between two numbers and an interval do not break over lines."""
+    return re.sub(r"(?<=\d) → (?=\d)|(?<=\d), (?=[^\[\]]*\])", lambda gap: gap[0].replace(" ", NO_BREAK), cell)
 
 
 def _is_numeric(cells: list[str]) -> bool:
-    """Whether every cell that is not missing reads as a number, an interval or a change between numbers."""
-    present = [UNITS.sub("0", cell) for cell in cells if cell not in (MISSING, "")]
-    return bool(present) and all(re.search(r"\d", cell) and not re.search(r"[^\W\d]", cell) for cell in present)
+    """Whether the cells read as numbers, intervals or changes between numbers, missing ones aside."""
+    bare = [NOT_DIGITS.sub("", cell) for cell in cells]
+    return any(re.search(r"\d|∞", cell) for cell in bare) and not any(re.search(r"[^\W\d]", cell) for cell in bare)
 
 
 def _write_fragment(lines: list[str], slug: str, folder: Path) -> None:

@@ -64,22 +64,31 @@ def self_check_runs() -> list[PlannedRun]:
 def run_self_check(committed: Path, device: str) -> list[Beside]:
     """Train the self-check afresh in a temporary folder and set it beside the committed smoke records.
 
-    Raises BadInput where a committed record is missing.
+    Raises BadInput where a committed record is missing, before anything is trained.
     """
     runs = self_check_runs()
+    ours = [_committed(run, committed) for run in runs]
     with tempfile.TemporaryDirectory() as folder:
         run_all(runs, Path(folder), device=device)
-        return [_beside(run, committed, Path(folder)) for run in runs]
+        yours = [records.read(_path(run, Path(folder))) for run in runs]
+    return [_beside(*pair) for pair in zip(ours, yours, strict=True)]
 
 
-def _beside(run: PlannedRun, committed: Path, fresh: Path) -> Beside:
-    paths = [records.path_of(place, run.profile, run.experiment, run.run_id) for place in (committed, fresh)]
-    if not paths[0].is_file():
-        raise BadInput("smoke record", str(paths[0]), "is missing, restore data/results/smoke from the repository")
-    ours, yours = (records.read(path) for path in paths)
+def _path(run: PlannedRun, results: Path) -> Path:
+    return records.path_of(results, run.profile, run.experiment, run.run_id)
+
+
+def _committed(run: PlannedRun, results: Path) -> Record:
+    path = _path(run, results)
+    if not path.is_file():
+        raise BadInput("smoke record", str(path), "is missing, restore data/results/smoke from the repository")
+    return records.read(path)
+
+
+def _beside(ours: Record, yours: Record) -> Beside:
     return Beside(
-        experiment=run.experiment,
-        run_id=run.run_id,
+        experiment=ours["experiment"],
+        run_id=ours["run_id"],
         loss_ours=_metric(ours, "loss"),
         loss_yours=_metric(yours, "loss"),
         accuracy_ours=_metric(ours, "accuracy"),

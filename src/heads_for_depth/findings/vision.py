@@ -131,7 +131,7 @@ def _cell(key: CellKey, run: PlannedRun, records: list[Record]) -> Cell:
         learning_rate=rates.pop() if len(rates) == 1 else None,
         curves=tuple(_curve(r) for r in finished),
         kappa={time: upper_median(values) for time, values in kappas.items() if values},
-        train_seconds=sum(r["seconds"]["train"] for r in finished),
+        train_seconds=sum((r["seconds"]["train"] for r in finished), 0.0),
     )
 
 

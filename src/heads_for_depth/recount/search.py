@@ -107,7 +107,7 @@ def search(stated: Countable, other: Countable | None, published: Printed) -> Se
 def _counted(stated: Countable, all_axes: list[Axis], changes: int, seen: set[Variant]) -> Iterator[Counted]:
     """Every new shape with that many changes that exists, with its count; adds them to `seen`."""
     for chosen in combinations(all_axes, changes):
-        for variant in _variants(Variant(shape=stated), chosen):
+        for variant in variants_of(Variant(shape=stated), chosen):
             if variant in seen:
                 continue
             seen.add(variant)
@@ -117,7 +117,7 @@ def _counted(stated: Countable, all_axes: list[Axis], changes: int, seen: set[Va
                 continue
 
 
-def _variants(start: Variant, chosen: tuple[Axis, ...]) -> Iterator[Variant]:
+def variants_of(start: Variant, chosen: tuple[Axis, ...]) -> Iterator[Variant]:
     """Every combination of one alternative per axis that gives whole widths and divisible heads."""
     if not chosen:
         yield start
@@ -127,7 +127,7 @@ def _variants(start: Variant, chosen: tuple[Axis, ...]) -> Iterator[Variant]:
             changed = change(start)
         except ValueError:  # a width that is no whole number, or BadInput: no such shape
             continue
-        yield from _variants(changed, chosen[1:])
+        yield from variants_of(changed, chosen[1:])
 
 
 def _level(changes: int, counted: list[Counted], printing: list[Counted], published: Printed) -> Level:

@@ -1,0 +1,62 @@
+"""Question -> the full grid of planned runs, declared before any of them is run.
+
+vision_rows     Question 3. Expected if the claim holds at reduced scale: at every row the reshape (depth after, heads
+                after) is non-inferior to the published shape's reduction. Rule, fixed here: test accuracy, Welch's
+                one-sided 95 % interval, margin 0.5 points, Holm over the rows, eight seeds per arm, else inconclusive.
+                Learning rate per cell by vision_tuning. On two CPU cores the `cpu` profile takes about 70 minutes at
+                three seeds per cell.
+vision_tuning   The learning rate of every cell of vision_rows, one tuning seed, validation accuracy only.
+conditioning    Question 2. Expected from the Gaussian prediction: no effect of heads at fixed d_model beyond the first
+                few; at fixed head_dim a peak where h·head_dim meets the token count. About 20 minutes on
+                two cores.
+"""
+
+from heads_for_depth.experiments.grids import (
+    EXPERIMENTS,
+    KAPPA_INPUTS,
+    TUNING_SEED,
+    cell_id,
+    head_counts,
+    plan,
+)
+from heads_for_depth.experiments.rows import (
+    ARMS,
+    DEPTH_DIVISOR,
+    REDUCTION,
+    VISION_ROWS,
+    WIDTH_DIVISOR,
+    Arm,
+    VisionRow,
+    reduced_shape,
+    vision_cells,
+    vision_row,
+)
+from heads_for_depth.experiments.runs import (
+    Kind,
+    PlannedRun,
+    Source,
+    estimated_seconds,
+)
+
+__all__ = [
+    "ARMS",
+    "DEPTH_DIVISOR",
+    "EXPERIMENTS",
+    "KAPPA_INPUTS",
+    "REDUCTION",
+    "TUNING_SEED",
+    "VISION_ROWS",
+    "WIDTH_DIVISOR",
+    "Arm",
+    "Kind",
+    "PlannedRun",
+    "Source",
+    "VisionRow",
+    "cell_id",
+    "estimated_seconds",
+    "head_counts",
+    "plan",
+    "reduced_shape",
+    "vision_cells",
+    "vision_row",
+]

@@ -1,0 +1,109 @@
+"""The grids: every run that a profile plans, experiment by experiment."""
+
+from __future__ import annotations
+
+from heads_for_depth.errors import BadInput
+from heads_for_depth.experiments.rows import REDUCTION, VISION_ROWS, VisionRow, vision_cells
+from heads_for_depth.experiments.runs import PlannedRun, Source
+from heads_for_depth.models import count_parameters
+from heads_for_depth.recipes import PROFILES, Budget, budget
+from heads_for_depth.shapes import Regime, Shape, divisors, scaled_heads, with_heads
+
+TUNING_SEED = 1_000
+"""Seed of the tuning runs; disjoint from the seeds 0, 1, 2, … of the table."""
+KAPPA_INPUTS = 2
+"""Inputs over which κ of a full-scale model at initialization is a median."""
+
+
+def cell_id(row: str, depth_arm: str, heads_arm: str) -> str:
+    """Name of a cell inside run ids: which arm its depth and its heads come from."""
+    return f"{row}.depth-{depth_arm}.heads-{heads_arm}"
+
+
+def plan(profile: str, experiment: str | None = None, seeds: int | None = None) -> list[PlannedRun]:
+    """Every run that a profile plans, tuning first, then seed by seed so that a partial sweep is balanced.
+
+    `seeds` overrides the profile's seeds per cell (to top a sweep up). Raises BadInput for an unknown profile or
+    experiment.
+    """
+    if profile not in PROFILES:
+        raise BadInput("profile", profile, f"use one of {', '.join(PROFILES)}")
+    money = budget(profile)
+    if seeds is not None and seeds < 1:
+        raise BadInput("seeds", seeds, "must be at least 1")
+    grids = {
+        "vision_tuning": lambda: _vision_tuning(profile, money),
+        "vision_rows": lambda: _vision_rows(profile, money, seeds or money.seeds),
+        "conditioning": lambda: _conditioning(profile),
+    }
+    if experiment is not None and experiment not in grids:
+        raise BadInput("experiment", experiment, f"use one of {', '.join(grids)}")
+    return [run for name, grid in grids.items() if experiment in (None, name) for run in grid()]
+
+
+EXPERIMENTS = ("vision_tuning", "vision_rows", "conditioning")
+
+
+def _vision_tuning(profile: str, money: Budget) -> list[PlannedRun]:
+    return [
+        PlannedRun(
+            experiment="vision_tuning", run_id=_tuning_id(cell_id(row.name, depth, heads), rate), kind="train",
+            profile=profile, row=row.name, shape=shape, parameters=count_parameters(shape), seed=TUNING_SEED,
+            depth_arm=depth, heads_arm=heads, reduction=REDUCTION, recipe=money.tuning.with_learning_rate(rate),
+        )
+        for rate in money.learning_rates for row, depth, heads, shape in vision_cells()
+    ]  # fmt: skip
+
+
+def _vision_rows(profile: str, money: Budget, seeds: int) -> list[PlannedRun]:
+    return [
+        PlannedRun(
+            experiment="vision_rows", run_id=f"{cell_id(row.name, depth, heads)}.seed-{seed}", kind="train",
+            profile=profile, row=row.name, shape=shape, parameters=count_parameters(shape), seed=seed,
+            depth_arm=depth, heads_arm=heads, reduction=REDUCTION, recipe=money.recipe,
+            tuned_by=tuple(_tuning_id(cell_id(row.name, depth, heads), rate) for rate in money.learning_rates),
+        )
+        for seed in range(seeds) for row, depth, heads, shape in vision_cells()
+    ]  # fmt: skip
+
+
+def _tuning_id(cell: str, learning_rate: float) -> str:
+    return f"{cell}.rate-{learning_rate:g}"
+
+
+def _conditioning(profile: str) -> list[PlannedRun]:
+    """Noise in both regimes; enlarged images, whose flat background makes tokens alike, at fixed d_model only."""
+    kinds: tuple[tuple[Regime, Source], ...] = (
+        ("fixed-d-model", "noise"),
+        ("fixed-head-dim", "noise"),
+        ("fixed-d-model", "images"),
+    )
+    runs = [run for regime, inputs in kinds for row in VISION_ROWS for run in _head_sweep(profile, row, regime, inputs)]
+    if profile == "smoke":
+        runs = [run for run in runs if run.row == "vit-own" and run.shape.heads[0] in (1, 12)]
+    return runs
+
+
+def _head_sweep(profile: str, row: VisionRow, regime: Regime, inputs: Source) -> list[PlannedRun]:
+    """Full-scale published shape at initialization, one run per head count of the first stage."""
+    runs = []
+    for first in head_counts(row.before, all_divisors=regime == "fixed-d-model" and inputs == "noise"):
+        shape = with_heads(row.before, scaled_heads(row.before, first), regime)
+        runs.append(
+            PlannedRun(
+                experiment="conditioning", run_id=f"{row.name}.{regime}.{inputs}.heads-{first}", kind="kappa",
+                profile=profile, row=row.name, shape=shape, parameters=count_parameters(shape), seed=0,
+                regime=regime, inputs=inputs, input_count=1 if profile == "smoke" else KAPPA_INPUTS,
+            )
+        )  # fmt: skip
+    return runs
+
+
+def head_counts(shape: Shape, all_divisors: bool) -> list[int]:
+    """Head counts of the first stage that the sweep visits, ascending.
+
+    All divisors of d_model for which the other stages keep their proportion, or only those up to twice the published
+    count (at fixed head_dim the inner width, and the cost, grows with them).
+    """
+    counts = [h for h in divisors(shape.d_model[0]) if all(h * d % shape.heads[0] == 0 for d in shape.heads)]
+    return counts if all_divisors else [h for h in counts if h <= 2 * shape.heads[0]]
