@@ -50,7 +50,7 @@ def record(run: PlannedRun, **parts: Any) -> Record:
     """A record of a planned run; its parts take the place of the made-up ones."""
     recipe = run.recipe and run.recipe.with_learning_rate(0.002)
     plan_part = run.as_dict() | {"recipe": recipe.as_dict() if recipe else None}
-    made_up = {"schema": SCHEMA, "run_id": run.run_id, "experiment": run.experiment, "profile": run.profile}
+    made_up: Record = {"schema": SCHEMA, "run_id": run.run_id, "experiment": run.experiment, "profile": run.profile}
     made_up |= {"status": "ok", "plan": plan_part, "parameters": run.parameters, "metrics": {}, "kappa": {}}
     return made_up | {"seconds": {"train": 90.0, "total": 100.0}, "provenance": PROVENANCE} | parts
 

@@ -110,6 +110,27 @@ def test_a_reduced_row_keeps_the_published_ratios(row: VisionRow, reduction: str
         assert (before.heads, after.heads) == (row.before.heads, row.heads_after)
 
 
+@pytest.mark.parametrize(
+    ("name", "depths", "heads"),
+    [
+        ("xcit-m", ((6,), (3,)), (1, 2)),
+        ("tnt-b", ((3,), (2,)), (5, 8)),
+        ("davit-b", ((1, 1, 9, 1), (1, 1, 5, 1)), (1, 2)),
+        ("xcit-l", ((6,), (3,)), (2, 3)),
+        ("davit-l", ((1, 1, 9, 1), (1, 1, 5, 1)), (1, 2)),
+        ("vit-own", ((6,), (3,)), (2, 4)),
+    ],
+)
+def test_reduced_depths_and_heads_are_those_worked_out_by_hand(
+    name: str, depths: tuple[tuple[int, ...], tuple[int, ...]], heads: tuple[int, int]
+):
+    """Widths are an eighth; of the pairs that divide it, the one with head_dim nearest to the published one."""
+    shapes = [reduced_shape(vision_row(name), arm, arm) for arm in ARMS]
+    assert tuple(shape.depth for shape in shapes) == depths
+    assert tuple(shape.heads[0] for shape in shapes) == heads
+    assert [8 * d for d in shapes[0].d_model] == list(vision_row(name).before.d_model)
+
+
 def test_the_cells_of_a_row_differ_in_nothing_but_depth_and_heads():
     for row in VISION_ROWS:
         shapes = [reduced_shape(row, depth, heads) for depth in ARMS for heads in ARMS]

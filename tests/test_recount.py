@@ -347,6 +347,12 @@ def test_heads_that_make_no_shape_are_refused_with_row_side_and_remedy():
         recount_row(_claim("xcit-m", heads_after=(7,)))
 
 
+def test_a_shape_that_the_family_cannot_have_is_refused_with_its_row():
+    claim = _claim("davit-b", family="swin", heads_after=(4, 8, 16, 32), d_model=(128, 256, 512, 512))
+    with pytest.raises(BadInput, match=r"row davit-b, d_model is .* Swin doubles its width at every stage"):
+        recount_row(replace(claim, mlp_width_before=(512, 1024, 2048, 2048), mlp_width_after=(512, 1024, 2048, 2048)))
+
+
 def test_a_row_may_state_its_own_head_dim():
     row = recount_row(_claim("xcit-m", head_dim_after=(64,)), with_search=False)
     assert row.after.count == exact_count(Variant(shape=replace(_stated_after("xcit-m"), head_dim=(64,))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import timm
@@ -38,7 +39,13 @@ def shape_of(name: str) -> Shape:
         described = False
     if not described:
         raise BadInput("model", name, "is a variant with parts that depth, width and heads do not describe")
-    return shape
+    return replace(shape, layer_scale=_layer_scale(name)) if shape.family == "xcit" else shape
+
+
+def _layer_scale(name: str) -> float:
+    """XCiT's initial residual scale, read off a real model of one block: `meta` holds no values."""
+    gamma = timm.create_model(name, depth=1, cls_attn_layers=0).blocks[0].gamma1
+    return float(f"{float(gamma[0].detach()):.6g}")
 
 
 def _mlp_width(block: Any) -> int:
@@ -64,7 +71,7 @@ def _xcit(model: Any) -> Shape:
     return Shape(
         family="xcit", depth=(len(model.blocks),), d_model=(model.embed_dim,), heads=(block.attn.num_heads,),
         mlp_width=(_mlp_width(block),), patch_size=model.patch_embed.patch_size,
-        class_depth=len(model.cls_attn_blocks), layer_scale=1.0, **_input(model),
+        class_depth=len(model.cls_attn_blocks), **_input(model),
     )  # fmt: skip
 
 

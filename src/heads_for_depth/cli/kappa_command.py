@@ -28,7 +28,7 @@ def kappa(
     heads: Annotated[str, typer.Option(help="Head counts of the first stage, such as 1,2,4.")],
     regime: Annotated[
         str, typer.Option(help="fixed-d-model (head_dim falls) or fixed-head-dim (inner width grows).")
-    ] = ("fixed-d-model"),
+    ] = "fixed-d-model",
     inputs: Annotated[
         int, typer.Option(help="Images of independent normal pixels over which κ is a median.", min=1)
     ] = 2,

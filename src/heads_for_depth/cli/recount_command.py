@@ -3,6 +3,7 @@
 import json
 import sys
 from inspect import cleandoc
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,7 +97,12 @@ def _side(side: "SideRecount") -> dict[str, Any]:
 
 def _search(search: "Search") -> dict[str, Any]:
     levels = [
-        {"changes": level.changes, "rules": level.rules, "hits": level.hits, "by_chance": level.expected_by_chance}
+        {
+            "changes": level.changes,
+            "rules": level.rules,
+            "hits": level.hits,
+            "expected_by_chance": level.expected_by_chance if isfinite(level.expected_by_chance) else None,
+        }
         for level in search.levels
     ]
     return {

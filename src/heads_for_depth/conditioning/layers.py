@@ -18,6 +18,17 @@ def upper_median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
+def is_main(layer: Mapping[str, Any], family: str, davit_kind: str = "window") -> bool:
+    """Whether a layer is of the attention that a family's reshape changes.
+
+    XCiT's channel attention, ViT's and TNT's attention between patches, and in DaViT one kind of attention in the third
+    stage, the one whose depth changes.
+    """
+    if family == "davit":
+        return bool(layer["kind"] == davit_kind) and str(layer["site"]).startswith("stages.2.")
+    return bool(layer["kind"] != "inner")
+
+
 def by_kind(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """κ over the layers of one kind, width and object: median, lowest and highest, in order of appearance."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -31,6 +42,8 @@ def _group(key: tuple[Any, ...], rows: Sequence[Mapping[str, Any]]) -> dict[str,
     values = [float(row["condition_number"]) for row in rows]
     ends = {"median": upper_median(values), "lowest": min(values), "highest": max(values)}
     plain = {label: "inf" if math.isinf(value) else value for label, value in ends.items()}
-    return {"kind": kind, "object": name, "rows": tokens, "columns": width, "layers": len(rows)} | plain | {
-        "gaussian": rows[0]["gaussian"]
-    }
+    return (
+        {"kind": kind, "object": name, "rows": tokens, "columns": width, "layers": len(rows)}
+        | plain
+        | {"gaussian": rows[0]["gaussian"]}
+    )

@@ -78,16 +78,15 @@ def _conditioning(profile: str) -> list[PlannedRun]:
         ("fixed-head-dim", "noise"),
         ("fixed-d-model", "images"),
     )
-    runs = [run for regime, inputs in kinds for row in VISION_ROWS for run in _head_sweep(profile, row, regime, inputs)]
-    if profile == "smoke":
-        runs = [run for run in runs if run.row == "vit-own" and run.shape.heads[0] in (1, 12)]
-    return runs
+    rows = [row for row in VISION_ROWS if profile != "smoke" or row.name == "vit-own"]
+    return [run for regime, inputs in kinds for row in rows for run in _head_sweep(profile, row, regime, inputs)]
 
 
 def _head_sweep(profile: str, row: VisionRow, regime: Regime, inputs: Source) -> list[PlannedRun]:
     """Full-scale published shape at initialization, one run per head count of the first stage."""
     runs = []
-    for first in head_counts(row.before, all_divisors=regime == "fixed-d-model" and inputs == "noise"):
+    counts = head_counts(row.before, all_divisors=regime == "fixed-d-model" and inputs == "noise")
+    for first in (1, row.before.heads[0]) if profile == "smoke" else counts:
         shape = with_heads(row.before, scaled_heads(row.before, first), regime)
         runs.append(
             PlannedRun(

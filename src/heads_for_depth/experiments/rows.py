@@ -42,6 +42,11 @@ def _staged(family: str, depth: tuple[int, ...], d_model: tuple[int, ...], heads
     return Shape(family=family, depth=depth, d_model=d_model, heads=heads, mlp_width=tuple(4 * d for d in d_model))
 
 
+def _xcit(d_model: tuple[int, ...], heads: tuple[int, ...]) -> Shape:
+    """24 blocks, with the small initial residual scale that published XCiTs of this depth have."""
+    return replace(_staged("xcit", (24,), d_model, heads), layer_scale=1e-5)
+
+
 def _row(
     name: str, title: str, before: Shape, depth_after: tuple[int, ...], heads_after: tuple[int, ...], **facts: bool
 ) -> VisionRow:
@@ -50,11 +55,11 @@ def _row(
 
 
 VISION_ROWS: tuple[VisionRow, ...] = (
-    _row("xcit-m", "XCiT-M", _staged("xcit", (24,), (512,), (8,)), (12,), (16,)),
+    _row("xcit-m", "XCiT-M", _xcit((512,), (8,)), (12,), (16,)),
     _row("tnt-b", "TNT-B", _staged("tnt", (12,), (640,), (10,)), (8,), (16,)),
     _row("davit-b", "DaViT-B", _staged("davit", (1, 1, 9, 1), (128, 256, 512, 1024), (4, 8, 16, 32)),
          (1, 1, 5, 1), (8, 16, 32, 64), heads_published=False),
-    _row("xcit-l", "XCiT-L", _staged("xcit", (24,), (768,), (16,)), (12,), (24,)),
+    _row("xcit-l", "XCiT-L", _xcit((768,), (16,)), (12,), (24,)),
     _row("davit-l", "DaViT-L", _staged("davit", (1, 1, 9, 1), (192, 384, 768, 1536), (6, 12, 24, 48)),
          (1, 1, 5, 1), (12, 24, 48, 96), heads_published=False),
     _row("vit-own", "ViT-B (our own row)", _staged("vit", (12,), (768,), (12,)), (6,), (24,), published=False),

@@ -29,7 +29,6 @@ INFINITE: dict[str, Any] = {
     "markerfacecolor": "white",
     "markeredgecolor": BLUE,
     "linestyle": "none",
-    "clip_on": False,
 }
 """A head count whose median κ is infinite, at the upper edge."""
 
@@ -69,7 +68,8 @@ def _kappa_panel(axes: Axes, panel: KappaPanel) -> None:
     axes.fill_between(panel.heads, lowest, highest, color=BLUE, alpha=0.2, linewidth=0)
     axes.plot(panel.heads, middle, color=BLUE, marker="o", markersize=4)
     infinite = [heads for heads, kappa in zip(panel.heads, panel.median, strict=True) if isinf(kappa)]
-    axes.plot(infinite, [1.0] * len(infinite), **INFINITE, transform=axes.get_xaxis_transform())
+    if infinite:
+        axes.plot(infinite, [1.0] * len(infinite), **INFINITE, transform=axes.get_xaxis_transform(), clip_on=False)
     predicted = [(h, g) for h, g in zip(panel.heads, panel.gaussian, strict=True) if g is not None]
     if predicted:
         axes.plot(*zip(*predicted, strict=True), color=VERMILLION, linestyle="--")

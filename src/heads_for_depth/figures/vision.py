@@ -56,12 +56,12 @@ def learning_curves(panels: Sequence[CurvePanel], label: str) -> Figure:
                 axes.plot(range(1, len(run) + 1), run, color=COLOURS[index], linestyle=LINES[index], linewidth=1.1,
                           marker=MARKERS[index], markersize=3.5)  # fmt: skip
         axes.set_title(panel.title, loc="left")
-        longest = max((len(run) for _, runs in panel.arms for run in runs), default=1)
-        axes.set_xticks(range(1, longest + 1))
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
+    longest = max((len(run) for panel in panels for _, runs in panel.arms for run in runs), default=1)
     for axes in grid[-1]:
         axes.set_xlabel("epoch")
+        axes.set_xticks(range(1, longest + 1))
     figure.supylabel(label, fontsize=11)
     names = [name for name, _ in panels[0].arms] if panels else []
     handles = [

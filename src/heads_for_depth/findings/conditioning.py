@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from heads_for_depth.conditioning.layers import layer_rows, upper_median
+from heads_for_depth.conditioning.layers import is_main, layer_rows, upper_median
 from heads_for_depth.experiments import VisionRow, vision_row
 from heads_for_depth.records import Record
 
@@ -73,7 +73,9 @@ def _sweep(row: VisionRow, setting: Setting, records: Sequence[Record]) -> HeadS
 
 def _point(row: VisionRow, record: Record, name: str) -> Point:
     layers = [
-        layer for layer in layer_rows(record["kappa"]["initial"]) if layer["object"] == name and _is_main(row, layer)
+        layer
+        for layer in layer_rows(record["kappa"]["initial"])
+        if layer["object"] == name and is_main(layer, row.before.family)
     ]
     values = [float(layer["condition_number"]) for layer in layers]
     return Point(
@@ -87,13 +89,6 @@ def _point(row: VisionRow, record: Record, name: str) -> Point:
         effective_rank=median(layer["effective_rank"] for layer in layers),
         gaussian=layers[0]["gaussian"],
     )
-
-
-def _is_main(row: VisionRow, layer: Mapping[str, object]) -> bool:
-    """XCiT's channels, ViT's and TNT's patch tokens, and the windows of the stage where DaViT's depth changes."""
-    if row.before.family == "davit":
-        return layer["kind"] == "window" and str(layer["site"]).startswith("stages.2.")
-    return layer["kind"] != "inner"
 
 
 def fold_change(before: float, after: float) -> float | None:

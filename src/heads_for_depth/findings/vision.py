@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from heads_for_depth.conditioning.layers import layer_rows, upper_median
+from heads_for_depth.conditioning.layers import is_main, layer_rows, upper_median
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import ARMS, VISION_ROWS, Arm, PlannedRun, VisionRow, plan
 from heads_for_depth.recipes import budget
@@ -119,7 +119,9 @@ def _key(run: PlannedRun) -> CellKey:
 def _cell(key: CellKey, run: PlannedRun, records: list[Record]) -> Cell:
     finished = sorted((r for r in records if r["status"] == "ok"), key=lambda r: int(r["plan"]["seed"]))
     rates = {r["plan"]["recipe"]["learning_rate"] for r in records}
-    kappas = {time: [_layer_median(r["kappa"][time]) for r in finished] for time in ("initial", "final")}
+    kappas = {
+        time: [_layer_median(r["kappa"][time], run.shape.family) for r in finished] for time in ("initial", "final")
+    }
     return Cell(
         key=key,
         shape=run.shape,
@@ -140,11 +142,15 @@ def _curve(record: Record) -> tuple[tuple[float, float], ...]:
     return tuple((epoch["train_loss"], 100 * epoch["validation_accuracy"]) for epoch in epochs)
 
 
-def _layer_median(kappa: Mapping[str, Any]) -> float:
-    """Median over the layers of κ of the concatenated heads; TNT's attention inside a patch is left out."""
-    rows = layer_rows(kappa)
-    layers = [row for row in rows if row["object"] == "concatenated" and row["kind"] != "inner"]
-    return upper_median([float(row["condition_number"]) for row in layers])
+def _layer_median(kappa: Mapping[str, Any], family: str) -> float:
+    """Median over the layers of κ of the concatenated heads, in the attention that the reshape changes.
+
+    In DaViT that is the channel attention of the third stage: at reduced scale its map is smaller than a window, and
+    padded windows are rank-deficient by construction.
+    """
+    layers = [row for row in layer_rows(kappa) if row["object"] == "concatenated"]
+    main = [row for row in layers if is_main(row, family, davit_kind="channels")]
+    return upper_median([float(row["condition_number"]) for row in main])
 
 
 def _comparison(row: VisionRow, cells: Mapping[CellKey, Cell]) -> Comparison:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from heads_for_depth.claims import Claim, Printed
+from heads_for_depth.errors import BadInput
 from heads_for_depth.recount.counts import Variant, exact_count
 from heads_for_depth.recount.language import MILLION, EmbeddingRows, LanguageShape, embedding_rows
 from heads_for_depth.recount.search import Search, search
@@ -80,11 +81,14 @@ def recount_row(claim: Claim, *, with_search: bool = True) -> RowRecount:
     Raises BadInput, naming row and field, where the stated numbers make no shape.
     """
     before, after = stated_side(claim, "before"), stated_side(claim, "after")
-    return RowRecount(
-        claim=claim,
-        before=_recount_side(before, after, claim.params_before_m, with_search),
-        after=_recount_side(after, before, claim.params_after_m, with_search),
-    )
+    try:
+        return RowRecount(
+            claim=claim,
+            before=_recount_side(before, after, claim.params_before_m, with_search),
+            after=_recount_side(after, before, claim.params_after_m, with_search),
+        )
+    except BadInput as error:
+        raise BadInput(f"row {claim.row}, {error.field}", error.value, error.remedy) from None
 
 
 def _recount_side(side: StatedSide, other: StatedSide, published: Printed | None, with_search: bool) -> SideRecount:

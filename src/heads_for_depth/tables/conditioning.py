@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import pandas as pd
 
@@ -13,6 +14,9 @@ from heads_for_depth.tables.formatting import NONE as NO_NUMBER
 from heads_for_depth.tables.formatting import change, stages
 from heads_for_depth.tables.vision import NONE, kappa
 
+FOLD = "× in the row's range"
+SETTINGS = (("fixed-d-model", "noise"), ("fixed-head-dim", "noise"), ("fixed-d-model", "images"))
+"""(regime, network input) of every head sweep."""
 PRACTICE: tuple[str, str] = ("fixed-d-model", "noise")
 """The regime of the practice, and the network input without structure of its own."""
 
@@ -35,7 +39,7 @@ def _movement_line(row: VisionRow, sweep: HeadSweep | None) -> dict[str, str] | 
         "Gaussian": _gaussian(before),
         "heads": change(str(row.before.heads[0]), str(row.heads_after[0])),
         "κ": NONE if not (before and after) else change(*(kappa(p.condition_number) for p in (before, after))),
-        "× in the row's range": _fold(before, after),
+        FOLD: _fold(before, after),
         "κ at 1 head": NONE if one is None else kappa(one.condition_number),
         "× from 1 to 2": _fold(one, two),
         "× from 1 to most": _fold(one, last),
@@ -75,14 +79,15 @@ def objects(sweeps: Mapping[Setting, HeadSweep]) -> pd.DataFrame:
 
 
 def _objects_line(row: VisionRow, sweep: HeadSweep | None) -> dict[str, str] | None:
-    heads = row.before.heads[0]
-    concatenated = sweep and sweep.at("concatenated", heads)
-    if sweep is None or concatenated is None:
+    if sweep is None:
         return None
-    points = {name: sweep.at(name, heads) for name in OBJECTS}
+    points = {name: sweep.at(name, row.before.heads[0]) for name in OBJECTS}
+    concatenated = points["concatenated"]
+    if concatenated is None:
+        return None
     return (
         {"row": row.title, "heads": stages(row.before.heads)}
-        | {name: kappa(point and point.condition_number) for name, point in points.items()}
+        | {name: NONE if point is None else kappa(point.condition_number) for name, point in points.items()}
         | {"effective rank": f"{concatenated.effective_rank:.0f}"}
         | {"of": str(min(concatenated.rows, concatenated.columns))}
     )
@@ -109,11 +114,10 @@ def trained(findings: Sequence[RowFinding]) -> pd.DataFrame:
 def glued(sweeps: Mapping[Setting, HeadSweep], findings: Sequence[RowFinding]) -> dict[str, str]:
     """Values that chapters quote: κ before, after, their ratio, and the ratio from one head to two."""
     values: dict[str, str] = {}
-    for (name, regime, inputs), sweep in sweeps.items():
-        line = _movement_line(sweep.row, sweep) or {}
-        key = f"kappa.{name}.{regime}.{inputs}"
-        values |= {f"{key}.range": line["κ"], f"{key}.ratio": line["× in the row's range"]}
-        values |= {f"{key}.one_to_two": line["× from 1 to 2"], f"{key}.gaussian": line["Gaussian"]}
+    for row, (regime, inputs) in product(VISION_ROWS, SETTINGS):
+        line = _movement_line(row, sweeps.get((row.name, regime, inputs))) or {}
+        for key, column in (("range", "κ"), ("ratio", FOLD), ("one_to_two", "× from 1 to 2"), ("gaussian", "Gaussian")):
+            values[f"kappa.{row.name}.{regime}.{inputs}.{key}"] = line.get(column, NONE)
     for f in findings:
         for time in ("initial", "final"):
             kappas = (kappa(cell.kappa.get(time)) for cell in (f.baseline, f.reshape))

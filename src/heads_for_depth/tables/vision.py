@@ -8,14 +8,11 @@ from statistics import fmean, stdev
 import pandas as pd
 
 from heads_for_depth.claims import Claim
-from heads_for_depth.datasets import VALIDATION_IMAGES
 from heads_for_depth.findings.vision import EFFECTS, Cell, RowFinding
-from heads_for_depth.findings.vision_data import SHOWN, last_epoch_gain, sampling_error, seed_spread
+from heads_for_depth.findings.vision_data import SHOWN
 from heads_for_depth.models import count_parameters
-from heads_for_depth.recipes import Budget
 from heads_for_depth.statistics import Difference
 from heads_for_depth.tables.formatting import MISSING, change, signed, signed_percent, stages, whole
-from heads_for_depth.verdicts import ACCURACY_MARGIN, LOSS_MARGIN, ReducedScaleVerdict
 
 NONE = "not measured"
 EFFECT_TITLES = {
@@ -190,56 +187,3 @@ def _published_heads(finding: RowFinding) -> str:
 
 def _head_dims(before: tuple[int, ...], after: tuple[int, ...]) -> str:
     return change(*(stages(tuple(dict.fromkeys(dims))) for dims in (before, after)))
-
-
-def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
-    """Every value of this question that a chapter quotes."""
-    values: dict[str, str] = {}
-    for f in findings:
-        key = f"vision.{f.row.name}"
-        values |= {
-            f"{key}.difference": with_interval(f.effects["reshape"]),
-            f"{key}.heads_deep": with_interval(f.effects["more heads, deep"]),
-            f"{key}.heads_shallow": with_interval(f.effects["more heads, shallow"]),
-            f"{key}.depth": with_interval(f.effects["less depth, few heads"]),
-            f"{key}.saving": signed_percent(saving(f)),
-            f"{key}.n": str(f.verdict.n),
-            f"{key}.verdict": str(f.verdict.verdict),
-            f"{key}.accuracy_before": mean_and_spread(f.baseline.accuracy),
-            f"{key}.accuracy_after": mean_and_spread(f.reshape.accuracy),
-        }
-    counts = [str(f.verdict.verdict) for f in findings if f.row.published]
-    values |= {f"vision.count.{name.replace(' ', '_')}": str(counts.count(name)) for name in ReducedScaleVerdict}
-    values |= {"vision.rows": str(len(counts)), "vision.runs": str(_runs(findings))}
-    hours = sum(c.train_seconds for f in findings for c in f.cells.values()) / 3600
-    measured = {
-        "vision.core_hours": hours,
-        "vision.sampling_error": sampling_error(findings, budget.recipe.evaluation_images),
-        "vision.pooled_sd": seed_spread(findings),
-        "vision.last_epoch_gain": last_epoch_gain(findings),
-    }
-    values |= {key: NONE if number is None else f"{number:.2f}" for key, number in measured.items()}
-    return values | protocol(budget)
-
-
-def _runs(findings: Sequence[RowFinding]) -> int:
-    return sum(len(c.accuracy) + c.failed for f in findings for c in f.cells.values())
-
-
-def protocol(budget: Budget) -> dict[str, str]:
-    """Constants of the protocol as the code holds them."""
-    recipe, tuning = budget.recipe, budget.tuning
-    return {
-        "protocol.margin_accuracy": f"{ACCURACY_MARGIN:g}",
-        "protocol.margin_loss": f"{LOSS_MARGIN:g}",
-        "protocol.declared_seeds": str(budget.declared_seeds),
-        "protocol.seeds": str(budget.seeds),
-        "protocol.train_images": whole(recipe.train_images),
-        "protocol.epochs": str(recipe.epochs),
-        "protocol.batch_size": str(recipe.batch_size),
-        "protocol.steps": whole(recipe.steps),
-        "protocol.learning_rates": ", ".join(f"{rate:g}" for rate in budget.learning_rates),
-        "protocol.tuning_images": whole(tuning.train_images * tuning.epochs),
-        "protocol.validation_images": whole(VALIDATION_IMAGES),
-        "protocol.test_images": whole(recipe.evaluation_images),
-    }

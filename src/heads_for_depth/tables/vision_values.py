@@ -1,0 +1,73 @@
+"""The vision rows' numbers for the prose, and the protocol's constants as the code holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heads_for_depth.datasets import VALIDATION_IMAGES
+from heads_for_depth.findings.vision import RowFinding
+from heads_for_depth.findings.vision_data import last_epoch_gain, sampling_error, seed_spread
+from heads_for_depth.recipes import Budget
+from heads_for_depth.tables.formatting import signed_percent, whole
+from heads_for_depth.tables.vision import NONE, mean_and_spread, saving, with_interval
+from heads_for_depth.verdicts import ACCURACY_MARGIN, LOSS_MARGIN, ReducedScaleVerdict
+
+
+def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
+    """Every value of this question that a chapter quotes."""
+    values: dict[str, str] = {}
+    for f in findings:
+        key = f"vision.{f.row.name}"
+        values |= {
+            f"{key}.difference": with_interval(f.effects["reshape"]),
+            f"{key}.heads_deep": with_interval(f.effects["more heads, deep"]),
+            f"{key}.heads_shallow": with_interval(f.effects["more heads, shallow"]),
+            f"{key}.depth": with_interval(f.effects["less depth, few heads"]),
+            f"{key}.saving": signed_percent(saving(f)),
+            f"{key}.n": str(f.verdict.n),
+            f"{key}.verdict": str(f.verdict.verdict),
+            f"{key}.accuracy_before": mean_and_spread(f.baseline.accuracy),
+            f"{key}.accuracy_after": mean_and_spread(f.reshape.accuracy),
+        }
+    counts = [str(f.verdict.verdict) for f in findings if f.row.published]
+    values |= {f"vision.count.{name.replace(' ', '_')}": str(counts.count(name)) for name in ReducedScaleVerdict}
+    values |= {"vision.rows": str(len(counts)), "vision.runs": str(_runs(findings))}
+    values["vision.n"] = _span([f.verdict.n for f in findings])
+    hours = sum(c.train_seconds for f in findings for c in f.cells.values()) / 3600
+    measured = {
+        "vision.core_hours": hours,
+        "vision.sampling_error": sampling_error(findings, budget.recipe.evaluation_images),
+        "vision.pooled_sd": seed_spread(findings),
+        "vision.last_epoch_gain": last_epoch_gain(findings),
+    }
+    values |= {key: NONE if number is None else f"{number:.2f}" for key, number in measured.items()}
+    return values | protocol(budget)
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """One number, or the smallest and the largest."""
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _runs(findings: Sequence[RowFinding]) -> int:
+    return sum(len(c.accuracy) + c.failed for f in findings for c in f.cells.values())
+
+
+def protocol(budget: Budget) -> dict[str, str]:
+    """Constants of the protocol as the code holds them."""
+    recipe, tuning = budget.recipe, budget.tuning
+    return {
+        "protocol.margin_accuracy": f"{ACCURACY_MARGIN:g}",
+        "protocol.margin_loss": f"{LOSS_MARGIN:g}",
+        "protocol.declared_seeds": str(budget.declared_seeds),
+        "protocol.seeds": str(budget.seeds),
+        "protocol.train_images": whole(recipe.train_images),
+        "protocol.epochs": str(recipe.epochs),
+        "protocol.batch_size": str(recipe.batch_size),
+        "protocol.steps": whole(recipe.steps),
+        "protocol.learning_rates": ", ".join(f"{rate:g}" for rate in budget.learning_rates),
+        "protocol.tuning_images": whole(tuning.train_images * tuning.epochs),
+        "protocol.validation_images": whole(VALIDATION_IMAGES),
+        "protocol.test_images": whole(recipe.evaluation_images),
+    }
