@@ -44,8 +44,8 @@ def shape_of(name: str) -> Shape:
 
 def _layer_scale(name: str) -> float:
     """XCiT's initial residual scale, read off a real model of one block: `meta` holds no values."""
-    gamma = timm.create_model(name, depth=1, cls_attn_layers=0).blocks[0].gamma1
-    return float(f"{float(gamma[0].detach()):.6g}")
+    model: Any = timm.create_model(name, depth=1, cls_attn_layers=0)
+    return float(f"{float(model.blocks[0].gamma1[0].detach()):.6g}")
 
 
 def _mlp_width(block: Any) -> int:

@@ -29,7 +29,7 @@ SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 NOT_DIGITS = re.compile(r"\binf\b|(?<=\d)[eE](?=[+−-]?\d)|(?<=\d) ?[kMG]$|" + MISSING)
 DASH = "—"
 NO_BREAK = "\N{NO-BREAK SPACE}"
-SHORT_NAME = 18
+SHORT_NAME = 20
 """Characters of a row's name that a phone's width still has room for beside a column of numbers."""
 
 
@@ -179,9 +179,10 @@ def _kept_together(cell: str) -> str:
 
 
 def _is_numeric(cells: list[str]) -> bool:
-    """Whether the cells read as numbers, intervals or changes between numbers, missing ones aside."""
-    bare = [NOT_DIGITS.sub("", cell) for cell in cells]
-    return any(re.search(r"\d|∞", cell) for cell in bare) and not any(re.search(r"[^\W\d]", cell) for cell in bare)
+    """Whether most cells read as numbers, intervals or changes between numbers, and the others hold no digit."""
+    present = [cell for cell in cells if cell not in (DASH, "", "inf")]
+    with_digits = [NOT_DIGITS.sub("", cell) for cell in cells if re.search(r"\d", cell)]
+    return 2 * len(with_digits) > len(present) and not any(re.search(r"[^\W\d]", cell) for cell in with_digits)
 
 
 def _write_fragment(lines: list[str], slug: str, folder: Path) -> None:
