@@ -119,6 +119,7 @@ def test_a_table_lists_its_columns_and_rows_in_order(tmp_path: Path):
         ["1.5e5", "inf"],
         ["12 M", "3 %"],
         ["24 → not in the record", "not in the record", "12"],
+        ["5.5e4 → inf", "not measured", "2.5e-03"],
     ],
     ids=str,
 )

@@ -150,7 +150,7 @@ def losses_by_hand(run: PlannedRun) -> list[float]:
             rate = 4e-3 if step == 0 else 4e-3 * (1 + math.cos(math.pi * (step - 1) / 7)) / 2
             step += 1
             for name, p in named.items():
-                g = gradients[name] * min(1.0, 1.0 / norm)
+                g = gradients[name] * min(1.0, run.recipe.clip_norm / norm)
                 first[name] = 0.9 * first[name] + 0.1 * g
                 second[name] = 0.98 * second[name] + 0.02 * g.square()
                 decay = 0.05 if p.dim() > 1 and name not in ("cls_token", "pos_embed") else 0.0
@@ -161,10 +161,11 @@ def losses_by_hand(run: PlannedRun) -> list[float]:
     return means
 
 
-def test_the_training_losses_agree_with_a_loop_written_out_by_hand(tuning_run: PlannedRun):
-    record = execute(tuning_run)
-    recorded = [epoch["train_loss"] for epoch in record["metrics"]["epochs"]]
-    assert recorded == pytest.approx(losses_by_hand(tuning_run), rel=2e-4)
+@pytest.mark.parametrize("clip_norm", [1.0, 0.2])
+def test_the_training_losses_agree_with_a_loop_written_out_by_hand(tuning_run: PlannedRun, clip_norm: float):
+    run = with_recipe(tuning_run, clip_norm=clip_norm, learning_rate=4e-3)
+    recorded = [epoch["train_loss"] for epoch in execute(run)["metrics"]["epochs"]]
+    assert recorded == pytest.approx(losses_by_hand(run), rel=2e-5)
 
 
 def test_the_loss_falls_on_few_images(tuning_run: PlannedRun):
@@ -304,6 +305,25 @@ def test_a_weight_that_is_not_finite_ends_as_a_diverged_record(
     assert record["status"] == "diverged"
     assert record["metrics"]["epochs"] == []
     records.write(record, tmp_path)
+
+
+def test_a_loss_that_is_not_finite_is_noticed_in_training_and_in_evaluation(
+    tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch
+):
+    optimize, epoch = training._Loop._optimize, training._Loop.epoch
+
+    def loss_overflows(self: Any, inputs: Tensor, labels: Tensor) -> Tensor:
+        return optimize(self, inputs, labels) + math.inf
+
+    def model_overflows(self: Any, train: Any, number: int) -> dict[str, float]:
+        losses = epoch(self, train, number)
+        self.model.get_parameter("head.bias").data[0] = math.nan
+        return losses
+
+    for name, broken in (("_optimize", loss_overflows), ("epoch", model_overflows)):
+        with monkeypatch.context() as patch:
+            patch.setattr(training._Loop, name, broken)
+            assert execute(tuning_run)["status"] == "diverged"
 
 
 def test_an_epoch_before_the_divergence_is_kept(tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch):
