@@ -323,7 +323,7 @@ def test_a_loss_that_is_not_finite_is_noticed_in_training_and_in_evaluation(
     for name, broken in (("_optimize", loss_overflows), ("epoch", model_overflows)):
         with monkeypatch.context() as patch:
             patch.setattr(training._Loop, name, broken)
-            assert execute(tuning_run)["status"] == "diverged"
+            assert execute(with_recipe(tuning_run, epochs=1))["status"] == "diverged"
 
 
 def test_an_epoch_before_the_divergence_is_kept(tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch):
