@@ -68,7 +68,8 @@ def trained(
     """A finished training run: test accuracy and the curve's (training loss, validation accuracy) as shares of 1."""
     epochs = [{"train_loss": train_loss, "validation_accuracy": share} for train_loss, share in curve]
     metrics = {"test_accuracy": accuracy, "test_loss": loss, "epochs": epochs}
-    kappa = {"initial": table(layer(start)), "final": table(layer(end))}
+    davit = {"site": "stages.2.blocks.0.1.attn", "kind": "channels"} if run.shape.family == "davit" else {}
+    kappa = {"initial": table(layer(start, **davit)), "final": table(layer(end, **davit))}
     return record(run, **{"metrics": metrics, "kappa": kappa} | parts)
 
 

@@ -130,6 +130,19 @@ def test_the_median_over_layers_takes_the_concatenated_heads_and_leaves_out_what
     assert cell_of([with_kappa(0, *inner, *others, *outer)], "tnt-b").kappa == {"initial": 1.0, "final": 20.0}
 
 
+def test_a_reduced_davit_is_read_in_the_channel_attention_of_its_third_stage() -> None:
+    third = [layer(kappa, f"stages.2.blocks.{i}.1.attn", kind="channels") for i, kappa in enumerate((8.0, 6.0, 7.0))]
+    others = [
+        layer(inf, "stages.2.blocks.0.0.attn", kind="window"),
+        layer(1e6, "stages.1.blocks.0.1.attn", kind="channels"),
+        layer(1e6, "stages.3.blocks.0.1.attn", kind="channels"),
+        layer(1e6, "stages.2.blocks.0.1.attn", kind="channels", object="projected"),
+    ]
+    tables = {"initial": table(*third), "final": table(*others, *third)}
+    run = trained(planned("davit-b", "before", "before"), 0.85, kappa=tables)
+    assert cell_of([run], "davit-b").kappa == {"initial": 7.0, "final": 7.0}
+
+
 @pytest.mark.parametrize(
     ("layers", "expected"), [((4.0, inf), inf), ((inf, 4.0, 2.0), 4.0), ((inf, inf, 4.0), inf), ((2.0, 8.0), 8.0)]
 )

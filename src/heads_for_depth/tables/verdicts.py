@@ -25,19 +25,19 @@ def verdicts(
 def _line(finding: RowFinding, recount: RowRecount, sweeps: Mapping[Setting, HeadSweep]) -> dict[str, str]:
     return {
         "row": finding.row.title,
+        "verdict": str(finding.verdict.verdict),
+        "our difference [95 %]": with_interval(finding.effects["reshape"]),
+        "n": str(finding.verdict.n),
         "LIT-527: Top-1": published_change(recount.claim),
         "LIT-527: parameters": published_saving(recount.claim),
         "its stated shape": str(verdict_of(recount.after)),
         "κ, after / before": range_ratio(sweeps.get((finding.row.name, *PRACTICE))),
-        "our difference [95 %]": with_interval(finding.effects["reshape"]),
-        "n": str(finding.verdict.n),
-        "verdict": str(finding.verdict.verdict),
     }
 
 
 def readme(table: pd.DataFrame, machine: str, date: str) -> str:
     """The README's table of verdicts in Markdown, with the hardware below it."""
-    kept = ["row", "LIT-527: Top-1", "LIT-527: parameters", "its stated shape", "our difference [95 %]", "n", "verdict"]
+    kept = ["row", "verdict", "our difference [95 %]", "n", "LIT-527: Top-1", "LIT-527: parameters", "its stated shape"]
     lines = ["| " + " | ".join(kept) + " |", "|" + " --- |" * len(kept)]
     lines += ["| " + " | ".join(row) + " |" for row in table[kept].itertuples(index=False)]
     note = (

@@ -61,6 +61,7 @@ def _claim_line(finding: RowFinding, claim: Claim | None) -> dict[str, str]:
     ours = change(*(NONE if c.mean_accuracy is None else f"{c.mean_accuracy:.2f}" for c in (baseline, reshape)))
     return {
         "row": row.title,
+        "verdict": str(finding.verdict.verdict),
         "published Top-1": "our own row" if claim is None else published_change(claim),
         "ours, test accuracy": ours,
         "difference [95 %]": with_interval(finding.effects["reshape"]),
@@ -69,7 +70,6 @@ def _claim_line(finding: RowFinding, claim: Claim | None) -> dict[str, str]:
         "parameters, ours": signed_percent(saving(finding)),
         "κ start": change(*(kappa(c.kappa.get("initial")) for c in (baseline, reshape))),
         "κ end": change(*(kappa(c.kappa.get("final")) for c in (baseline, reshape))),
-        "verdict": str(finding.verdict.verdict),
     }
 
 
