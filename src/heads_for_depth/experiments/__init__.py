@@ -3,8 +3,8 @@
 vision_rows     Question 3. Expected if the claim holds at reduced scale: at every row the reshape (depth after, heads
                 after) is non-inferior to the published shape's reduction. Rule, fixed here: test accuracy, Welch's
                 one-sided 95 % interval, margin 0.5 points, Holm over the rows, eight seeds per arm, else inconclusive.
-                Learning rate per cell by vision_tuning. On two CPU cores the `cpu` profile takes about 70 minutes at
-                three seeds per cell.
+                Learning rate per cell by vision_tuning. On two CPU cores the `cpu` profile takes about half an hour
+                per seed of all cells.
 vision_tuning   The learning rate of every cell of vision_rows, one tuning seed, validation accuracy only.
 conditioning    Question 2. Expected from the Gaussian prediction: no effect of heads at fixed d_model beyond the first
                 few; at fixed head_dim a peak where h·head_dim meets the token count. About 20 minutes on
