@@ -174,8 +174,8 @@ def _cell(value: object) -> str:
 
 
 def _kept_together(cell: str) -> str:
-    """A change between two numbers and an interval do not break over lines."""
-    return re.sub(r"(?<=\d) → (?=\d)|(?<=\d), (?=[^\[\]]*\])", lambda gap: gap[0].replace(" ", NO_BREAK), cell)
+    """A change between two numbers, a size and an interval do not break over lines."""
+    return re.sub(r"(?<=\d) [→×] (?=\d)|(?<=\d), (?=[^\[\]]*\])", lambda gap: gap[0].replace(" ", NO_BREAK), cell)
 
 
 def _is_numeric(cells: list[str]) -> bool:
