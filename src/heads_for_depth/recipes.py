@@ -80,7 +80,7 @@ BUDGETS: dict[str, Budget] = {
         recipe=_recipe(24_000, 3, 64),
         tuning=_recipe(15_000, 1, 64),
         learning_rates=(1e-3, 2e-3, 4e-3),
-        seeds=2,
+        seeds=3,
         declared_seeds=8,
     ),
     "gpu": Budget(
