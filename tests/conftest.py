@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from heads_for_depth import sweeps
 from heads_for_depth.experiments import PlannedRun
 from heads_for_depth.recipes import Recipe
 from heads_for_depth.records import SCHEMA, Record
 from heads_for_depth.shapes import Shape
+from heads_for_depth.sweeps import workers
 
 
 class InlinePool(Executor):
@@ -75,4 +75,11 @@ def record_of() -> Callable[..., Record]:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep carries its runs out in this process, one after the other."""
-    monkeypatch.setattr(sweeps, "ProcessPoolExecutor", lambda *_, **__: InlinePool())
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", lambda *_, **__: InlinePool())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The only skip in this suite: tests marked `cuda` on a machine without a CUDA device."""
+    for item in items:
+        if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))

@@ -18,13 +18,13 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 import torch
 
-from heads_for_depth import records, sweeps
+from heads_for_depth import records
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import PlannedRun, plan
 from heads_for_depth.paths import ROOT
 from heads_for_depth.records import Record
-from heads_for_depth.sweeps import Progress, SweepFailed, drain, missing, progress, run_all, tuned
-from heads_for_depth.training import execute
+from heads_for_depth.sweeps import Progress, SweepFailed, Workers, drain, missing, progress, run_all, tuned
+from heads_for_depth.training import execute, jobs
 
 RATES = (1e-3, 2e-3, 4e-3)
 
@@ -37,7 +37,7 @@ class Trainer:
         self.record_of = record_of
         self.failing: dict[str, BaseException | str] = {}
 
-    def __call__(self, run: PlannedRun, device: str = "cpu") -> Record:
+    def __call__(self, run: PlannedRun, device: str = "cpu", *_: object) -> Record:
         """The record of a run, or the failure that was asked for."""
         self.runs.append(run)
         failure = self.failing.get(run.run_id)
@@ -49,7 +49,7 @@ class Trainer:
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch, inline: None, record_of: Callable[..., Record]) -> Trainer:
     stand_in = Trainer(record_of)
-    monkeypatch.setattr(sweeps, "execute", stand_in)
+    monkeypatch.setattr(jobs, "execute", stand_in)
     return stand_in
 
 
@@ -208,7 +208,7 @@ def test_no_more_runs_wait_than_there_are_workers(tmp_path: Path, planned: list[
     """Counted on a real executor with more threads than that."""
     running, most, lock = set(), [], threading.Lock()
 
-    def slow(run: PlannedRun, device: str) -> Record:
+    def slow(run: PlannedRun, *_: object) -> Record:
         with lock:
             running.add(run.run_id)
             most.append(len(running))
@@ -217,10 +217,10 @@ def test_no_more_runs_wait_than_there_are_workers(tmp_path: Path, planned: list[
             running.remove(run.run_id)
         return record_of(run)
 
-    monkeypatch.setattr(sweeps, "execute", slow)
+    monkeypatch.setattr(jobs, "execute", slow)
     todo = [replace(planned[2], run_id=f"run-{number}") for number in range(10)]
     with ThreadPoolExecutor(10) as pool:
-        assert drain(pool, todo, tmp_path, "cpu", ahead=2) == 10
+        assert drain(Workers(pool=pool, count=2), [(run,) for run in todo], tmp_path) == 10
     assert max(most) == 2
     assert missing(todo, tmp_path) == []
 
@@ -271,11 +271,11 @@ def test_the_lock_is_held_during_a_sweep_and_free_afterwards_also_after_a_failur
 
     seen = []
 
-    def look_then_train(run: PlannedRun, device: str) -> Record:
+    def look_then_train(run: PlannedRun, *_: object) -> Record:
         seen.append(is_free())
         return trainer(run)
 
-    monkeypatch.setattr(sweeps, "execute", look_then_train)
+    monkeypatch.setattr(jobs, "execute", look_then_train)
     trainer.failing = {"tiny.rate-0.004": RuntimeError("broken")}
     with pytest.raises(RuntimeError, match="broken"):
         run_all(planned, tmp_path, workers=1)
@@ -301,6 +301,7 @@ def same_but_for_clocks(record: Record) -> Record:
     copied.pop("seconds")
     for epoch in copied["metrics"]["epochs"]:
         epoch.pop("seconds")
+        epoch.pop("cpu_seconds")
     return copied
 
 

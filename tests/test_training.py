@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heads_for_depth import records, training
+from heads_for_depth import records
+from heads_for_depth.attention_lanes import availability
 from heads_for_depth.conditioning import measure
 from heads_for_depth.datasets import as_input, augment, epoch_order, fashion_mnist
 from heads_for_depth.errors import BadInput
@@ -21,7 +22,16 @@ from heads_for_depth.models import build, count_parameters
 from heads_for_depth.recipes import Recipe
 from heads_for_depth.records import Record
 from heads_for_depth.shapes import Shape
-from heads_for_depth.training import execute, initial_model, learning_rate, parameter_groups
+from heads_for_depth.training import (
+    Diverged,
+    TrainingLoop,
+    execute,
+    initial_model,
+    learning_rate,
+    loop,
+    parameter_groups,
+    runs,
+)
 
 
 def with_recipe(run: PlannedRun, **changes: Any) -> PlannedRun:
@@ -41,6 +51,7 @@ def without_clocks(record: Record) -> Record:
     copied["provenance"].pop("date")
     for epoch in copied["metrics"].get("epochs", []):
         epoch.pop("seconds")
+        epoch.pop("cpu_seconds")
     return copied
 
 
@@ -59,7 +70,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
         models.append(build(shape))
         return models[-1]
 
-    monkeypatch.setattr(training, "build", keep)
+    monkeypatch.setattr(runs, "build", keep)
     return models
 
 
@@ -98,7 +109,7 @@ def test_a_tuning_run_sees_no_test_image_and_a_table_run_sees_them_once_at_the_e
     tiny_run: PlannedRun, tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch
 ):
     evaluated: list[str] = []
-    original = training._Loop.evaluate
+    original = TrainingLoop.evaluate
 
     def spy(self: Any, split: Any, name: str, batch: int = 500) -> dict[str, float]:
         evaluated.append(name)
@@ -106,7 +117,7 @@ def test_a_tuning_run_sees_no_test_image_and_a_table_run_sees_them_once_at_the_e
         assert torch.equal(split.labels, expected.labels[: len(split)])
         return original(self, split, name, batch)
 
-    monkeypatch.setattr(training._Loop, "evaluate", spy)
+    monkeypatch.setattr(TrainingLoop, "evaluate", spy)
     tuned = execute(tuning_run)
     assert evaluated == ["validation", "validation"]
     assert not [key for key in tuned["metrics"] if "test" in key]
@@ -188,7 +199,7 @@ def test_shapes_of_one_seed_see_the_same_images_in_the_same_order(
         seen.append(augment(images, generator))
         return seen[-1]
 
-    monkeypatch.setattr(training, "augment", spy)
+    monkeypatch.setattr(loop, "augment", spy)
     streams = []
     deeper = with_shape(tuning_run, depth=(3,), heads=(8,))
     other_family = with_shape(tuning_run, family="tnt", inner_d_model=8, inner_heads=2, depth=(1,))
@@ -300,7 +311,7 @@ def test_a_weight_that_is_not_finite_ends_as_a_diverged_record(
             model.get_parameter("blocks.0.mlp.fc1.weight")[0, 0] = number
         return model
 
-    monkeypatch.setattr(training, "build", poisoned)
+    monkeypatch.setattr(runs, "build", poisoned)
     record = execute(tuning_run)
     assert record["status"] == "diverged"
     assert record["metrics"]["epochs"] == []
@@ -310,7 +321,7 @@ def test_a_weight_that_is_not_finite_ends_as_a_diverged_record(
 def test_a_loss_that_is_not_finite_is_noticed_in_training_and_in_evaluation(
     tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch
 ):
-    optimize, epoch = training._Loop._optimize, training._Loop.epoch
+    optimize, epoch = TrainingLoop._optimize, TrainingLoop.epoch
 
     def loss_overflows(self: Any, inputs: Tensor, labels: Tensor) -> Tensor:
         return optimize(self, inputs, labels) + math.inf
@@ -322,19 +333,19 @@ def test_a_loss_that_is_not_finite_is_noticed_in_training_and_in_evaluation(
 
     for name, broken in (("_optimize", loss_overflows), ("epoch", model_overflows)):
         with monkeypatch.context() as patch:
-            patch.setattr(training._Loop, name, broken)
+            patch.setattr(TrainingLoop, name, broken)
             assert execute(with_recipe(tuning_run, epochs=1))["status"] == "diverged"
 
 
 def test_an_epoch_before_the_divergence_is_kept(tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch):
-    original = training._Loop.epoch
+    original = TrainingLoop.epoch
 
     def second_epoch_diverges(self: Any, train: Any, epoch: int) -> dict[str, float]:
         if epoch == 1:
-            raise training.Diverged
+            raise Diverged
         return original(self, train, epoch)
 
-    monkeypatch.setattr(training._Loop, "epoch", second_epoch_diverges)
+    monkeypatch.setattr(TrainingLoop, "epoch", second_epoch_diverges)
     record = execute(tuning_run)
     assert record["status"] == "diverged"
     assert [set(epoch) >= {"train_loss", "validation_loss"} for epoch in record["metrics"]["epochs"]] == [True]
@@ -355,14 +366,14 @@ def cuda_runs_out() -> None:
 def test_running_out_of_memory_is_a_record(tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch, tmp_path):
     """On a CPU, where torch raises a plain RuntimeError, and on a GPU."""
     for number, action in enumerate((lambda: torch.empty(10**15), cuda_runs_out)):
-        monkeypatch.setattr(training, "build", fails_with(action))
+        monkeypatch.setattr(runs, "build", fails_with(action))
         record = execute(replace(tuning_run, run_id=f"run-{number}"))
         assert record["status"] == "out_of_memory"
         records.write(record, tmp_path)
 
 
 def test_any_other_error_is_an_error_and_not_a_record(tuning_run: PlannedRun, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(training, "build", fails_with(lambda: torch.zeros(2) @ torch.zeros(3)))
+    monkeypatch.setattr(runs, "build", fails_with(lambda: torch.zeros(2) @ torch.zeros(3)))
     with pytest.raises(RuntimeError, match="size"):
         execute(tuning_run)
 
@@ -402,9 +413,7 @@ def decayed_names(shape: Shape) -> set[str]:
 
 
 def test_matrices_and_kernels_of_a_vit_decay_and_nothing_else(tiny_shape: Shape):
-    blocks = [
-        f"blocks.{i}.{name}.weight" for i in range(2) for name in ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
-    ]
+    blocks = [f"blocks.{i}.{name}.weight" for i in range(2) for name in ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")]
     assert decayed_names(tiny_shape) == {"patch_embed.proj.weight", "head.weight", *blocks}
 
 
@@ -415,3 +424,34 @@ def test_no_bias_norm_token_position_temperature_or_scale_decays(row):
     assert not [name for name in names if name.endswith(endings)]
     assert not [name for name in names if any(part.startswith("norm") for part in name.split("."))]
     assert [name for name in names if "qk" in name]
+
+
+# The attention kernel
+
+
+def small_heads(run: PlannedRun) -> PlannedRun:
+    return with_shape(replace(run, experiment="vision_tuning"), heads=(8,))
+
+
+def test_a_record_says_which_attention_it_was_trained_with_and_both_end_alike(tiny_run: PlannedRun):
+    lanes, torchs = execute(small_heads(tiny_run)), execute(small_heads(tiny_run), attention="sdpa")
+    assert lanes["provenance"]["attention"] == "lanes"
+    assert lanes["provenance"]["attention_layers"] == {"kernel": "lanes", "sites": 2, "of": 2}
+    assert torchs["provenance"]["attention"] == "sdpa"
+    ends = [record["metrics"]["validation_loss"] for record in (lanes, torchs)]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-4)
+
+
+def test_without_the_kernel_training_uses_torchs_attention_and_the_record_says_why(
+    tiny_run: PlannedRun, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HEADS_FOR_DEPTH_ATTENTION", "sdpa")
+    availability.cache_clear()
+    record = execute(small_heads(tiny_run))
+    monkeypatch.undo()
+    availability.cache_clear()
+    assert record["provenance"]["attention"] == "sdpa"
+    assert record["provenance"]["attention_layers"]["reason"] == "HEADS_FOR_DEPTH_ATTENTION is sdpa"
+    assert (
+        without_clocks(record)["metrics"] == without_clocks(execute(small_heads(tiny_run), attention="sdpa"))["metrics"]
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn import functional
 
@@ -87,14 +87,25 @@ def as_input(images: UInt8[Tensor, "n 28 28"], image_size: int, channels: int) -
 
 def augment(images: UInt8[Tensor, "n 28 28"], generator: torch.Generator, shift: int = 2) -> UInt8[Tensor, "n 28 28"]:
     """Random horizontal flip and a shift of up to `shift` pixels per axis, the whole batch at once."""
-    count, side = len(images), images.shape[-1]
+    return moved(images, *draw_moves(len(images), generator, shift), shift)
+
+
+def draw_moves(count: int, generator: torch.Generator, shift: int = 2) -> tuple[Int[Tensor, "n 2"], Bool[Tensor, "n"]]:
+    """Row and column offsets in [0, 2·shift], and whether to flip, for `count` images."""
     offsets = torch.randint(0, 2 * shift + 1, (count, 2), generator=generator)
-    flip = torch.rand(count, generator=generator) < 0.5
-    steps = torch.arange(side)
+    return offsets, torch.rand(count, generator=generator) < 0.5
+
+
+def moved(
+    images: UInt8[Tensor, "n 28 28"], offsets: Int[Tensor, "n 2"], flip: Bool[Tensor, "n"], shift: int = 2
+) -> UInt8[Tensor, "n 28 28"]:
+    """Images shifted and flipped as drawn, black where nothing was; on the device of the images."""
+    steps = torch.arange(images.shape[-1], device=images.device)
     rows = offsets[:, :1] + steps
     columns = offsets[:, 1:] + torch.where(flip[:, None], steps.flip(0), steps)
     padded = functional.pad(images, (shift,) * 4)
-    return padded[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    first = torch.arange(len(images), device=images.device)
+    return padded[first[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> tuple[Int[Tensor, "n"], torch.Generator]:

@@ -82,6 +82,14 @@ def write(record: Record, results: Path) -> Path:
     return path
 
 
+def remove_half_written(results: Path) -> int:
+    """Remove the temporary files of writers that were killed; how many there were. Only for who holds the folder."""
+    left = list(results.rglob(".writing-*.tmp"))
+    for path in left:
+        path.unlink()
+    return len(left)
+
+
 def read(path: Path) -> Record:
     """One record, or BadInput that says what is wrong with the file."""
     try:
