@@ -9,19 +9,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from heads_for_depth import datasets, records, sweeps, training
+from heads_for_depth import datasets, records
 from heads_for_depth.cli.main import main
 from heads_for_depth.experiments import PlannedRun, estimated_seconds, plan
 from heads_for_depth.records import Record
 from heads_for_depth.sweeps import SweepFailed
+from heads_for_depth.training import jobs, runs
 
-SMOKE = {"vision_tuning": 48, "vision_rows": 24, "conditioning": 6}
+SMOKE = {
+    "vision_tuning": 48, "vision_rows": 24, "vision_tuning_keep_heads": 8, "vision_rows_keep_heads": 4,
+    "conditioning": 6,
+}  # fmt: skip
 
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch, inline: None, record_of: Callable[..., Record]) -> None:
     """Runs happen in no time."""
-    monkeypatch.setattr(sweeps, "execute", lambda run, device: record_of(run))
+    monkeypatch.setattr(jobs, "execute", lambda run, *_: record_of(run))
 
 
 def status_of(results: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, int]]:
@@ -41,7 +45,7 @@ def test_plan_prints_runs_and_estimated_minutes_and_runs_nothing(tmp_path: Path,
     assert lines[0].split() == ["experiment", "row", "runs", "to", "do", "minutes"]
     runs = plan("smoke")
     minutes = sum(map(estimated_seconds, runs)) / 60 / 2
-    assert re.fullmatch(r"total +78 +78 +([\d.]+)  \(estimate, 2 workers\)", lines[-1])
+    assert re.fullmatch(r"total +90 +90 +([\d.]+)  \(estimate, 2 workers\)", lines[-1])
     assert float(lines[-1].split()[3]) == pytest.approx(minutes, abs=0.06)
     assert sum(float(line.split()[4]) for line in lines[1:-1]) == pytest.approx(minutes, abs=0.06 * len(lines))
     assert len(lines) == 2 + len({(run.experiment, run.row) for run in runs})
@@ -63,7 +67,7 @@ def test_plan_counts_only_what_is_left_to_do(tmp_path: Path, capsys: pytest.Capt
     assert main(["plan", "--profile", "smoke", "--results", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[2:] for line in lines if line.startswith("conditioning")] == [["6", "0", "0.0"]]
-    assert lines[-1].split()[:3] == ["total", "78", "72"]
+    assert lines[-1].split()[:3] == ["total", "90", "84"]
 
 
 def test_status_counts_planned_recorded_failed_and_missing(
@@ -88,13 +92,13 @@ def test_more_seeds_are_more_planned_runs(tmp_path: Path, capsys: pytest.Capture
 def test_run_does_everything_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], made_up: None):
     command = ["run", "--profile", "smoke", "--results", str(tmp_path)]
     assert main(command) == 0
-    assert capsys.readouterr().out.startswith("78 runs added, 0 were recorded before, in ")
+    assert capsys.readouterr().out.startswith("90 runs added, 0 were recorded before, in ")
     assert main(command) == 0
-    assert capsys.readouterr().out.startswith("0 runs added, 78 were recorded before, in ")
+    assert capsys.readouterr().out.startswith("0 runs added, 90 were recorded before, in ")
     counted = status_of(tmp_path, capsys)
     assert {name: entry["recorded"] for name, entry in counted.items()} == SMOKE
     assert sum(entry["missing"] + entry["failed"] for entry in counted.values()) == 0
-    assert len(files(tmp_path)) == 78
+    assert len(files(tmp_path)) == 90
 
 
 def test_a_sweep_shows_its_progress_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str], made_up: None):
@@ -147,7 +151,11 @@ def test_what_is_not_an_option_is_refused(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--experiment", "language"], "experiment is 'language': use one of vision_tuning, vision_rows, conditioning"),
+        (
+            ["--experiment", "language"],
+            "experiment is 'language': use one of vision_tuning, vision_rows, vision_tuning_keep_heads, "
+            "vision_rows_keep_heads, conditioning",
+        ),
         (["--workers", "0"], "Invalid value for '--workers'"),
         (["--workers", "-1"], "Invalid value for '--workers'"),
     ],
@@ -230,7 +238,7 @@ def test_a_corrupted_data_file_is_refused(
 ):
     """Read with another checksum than the file has, which is what a changed file looks like."""
     monkeypatch.setitem(datasets.MD5, "t10k-images-idx3-ubyte.gz", "0" * 32)
-    monkeypatch.setattr(training, "fashion_mnist", datasets.fashion_mnist.__wrapped__)
+    monkeypatch.setattr(runs, "fashion_mnist", datasets.fashion_mnist.__wrapped__)
     assert main(["run", "--profile", "smoke", "--experiment", "vision_tuning", "--results", str(tmp_path)]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert re.fullmatch(r"heads-for-depth: data file is '.*t10k-images-.*': does not have MD5 0{32}; restore .*", said)
@@ -243,12 +251,12 @@ def test_a_corrupted_data_file_is_refused(
 def test_ctrl_c_is_answered_with_how_to_continue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], inline: None, monkeypatch, record_of: Callable[..., Record]
 ):
-    def interrupted(run: PlannedRun, device: str) -> Record:
+    def interrupted(run: PlannedRun, *_: object) -> Record:
         if files(tmp_path):
             raise KeyboardInterrupt
         return record_of(run)
 
-    monkeypatch.setattr(sweeps, "execute", interrupted)
+    monkeypatch.setattr(jobs, "execute", interrupted)
     assert main(run_conditioning(tmp_path, "--workers", "1")) == 130
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == "heads-for-depth: interrupted; every finished run is recorded, the same command continues"

@@ -156,7 +156,7 @@ def test_every_planned_run_carries_the_count_of_its_model(cpu_plan: list[Planned
 
 def test_every_planned_vit_has_the_parameters_of_the_hand_formula(cpu_plan: list[PlannedRun]):
     runs = [run for run in cpu_plan if run.shape.family == "vit"]
-    assert {run.experiment for run in runs} == set(EXPERIMENTS)
+    assert {run.experiment for run in runs} == {run.experiment for run in cpu_plan}
     assert {run.regime for run in runs} == {"fixed-d-model", "fixed-head-dim"}
     assert [run.parameters for run in runs] == [vit_parameters(run.shape) for run in runs]
 
@@ -237,8 +237,30 @@ def test_head_counts_of_a_staged_family_keep_the_proportions_of_the_stages():
 
 
 def test_a_smoke_plan_is_small_and_covers_every_experiment():
-    runs = plan("smoke")
-    assert Counter(run.experiment for run in runs) == {"vision_tuning": 48, "vision_rows": 24, "conditioning": 6}
+    """48 and 24: six rows, four cells, two rates and one seed; of the second reduction one row."""
+    assert Counter(run.experiment for run in plan("smoke")) == {
+        "vision_tuning": 48, "vision_rows": 24, "vision_tuning_keep_heads": 8, "vision_rows_keep_heads": 4,
+        "conditioning": 6,
+    }  # fmt: skip
+
+
+def test_the_second_reduction_keeps_the_published_heads_and_differs_from_the_first_in_nothing_else():
+    first, second = (plan("gpu", name) for name in ("vision_rows", "vision_rows_keep_heads"))
+    assert [run.run_id for run in first] == [run.run_id for run in second]
+    for ours, theirs in zip(first, second, strict=True):
+        row = vision_row(theirs.row)
+        assert theirs.shape.heads == (row.before.heads if theirs.heads_arm == "before" else row.heads_after)
+        assert dataclasses.replace(theirs.shape, heads=ours.shape.heads) == ours.shape
+        assert theirs.recipe == ours.recipe
+        assert max(theirs.shape.head_dims) <= 8
+    assert {run.reduction for run in second} == {"keep-heads"}
+
+
+def test_a_table_that_plans_no_seeds_plans_no_tuning_and_a_given_number_of_seeds_plans_both():
+    assert plan("cpu", "vision_rows_keep_heads") == []
+    assert plan("cpu", "vision_tuning_keep_heads") == []
+    assert len(plan("cpu", "vision_rows_keep_heads", 2)) == 48
+    assert len(plan("cpu", "vision_tuning_keep_heads", 2)) == 72
 
 
 def test_a_plan_is_plain_data_and_the_shape_reads_back(cpu_plan: list[PlannedRun]):
@@ -267,7 +289,11 @@ def test_the_cpu_plan_is_a_matter_of_hours_on_two_cores(cpu_plan: list[PlannedRu
     [
         (("tiny",), "profile is 'tiny': use one of smoke, cpu, gpu, full"),
         (("full",), "profile is 'full': use one of smoke, cpu, gpu"),
-        (("smoke", "language"), "experiment is 'language': use one of vision_tuning, vision_rows, conditioning"),
+        (
+            ("smoke", "language"),
+            "experiment is 'language': use one of vision_tuning, vision_rows, vision_tuning_keep_heads, "
+            "vision_rows_keep_heads, conditioning",
+        ),
         (("smoke", "vision_rows", 0), "seeds is 0: must be at least 1"),
         (("smoke", None, -2), "seeds is -2: must be at least 1"),
     ],

@@ -527,7 +527,7 @@ def test_two_runs_agree_within_the_stated_tolerances(
     assert machine.all_agree([beside(), line]) is agrees
 
 
-def test_the_self_check_covers_every_experiment_with_the_tuning_runs_it_rests_on() -> None:
+def test_the_self_check_covers_every_kind_of_run_with_the_tuning_runs_it_rests_on() -> None:
     runs = self_check_runs()
     assert {run.experiment for run in runs} == {"vision_tuning", "vision_rows", "conditioning"}
     assert {run.profile for run in runs} == {"smoke"}

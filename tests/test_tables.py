@@ -11,6 +11,7 @@ from scipy import stats
 
 from heads_for_depth.claims import Claim, Printed
 from heads_for_depth.errors import BadInput
+from heads_for_depth.experiments import Arm, plan
 from heads_for_depth.findings.conditioning import HeadSweep, Setting, head_sweeps
 from heads_for_depth.findings.machine import Beside
 from heads_for_depth.findings.vision import RowFinding, vision_findings
@@ -608,3 +609,44 @@ def test_the_ledger_tallies_recounts_factors_and_verdicts() -> None:
         "not testable here",
         "not testable here",
     ]
+
+
+# The second reduction
+
+
+def second_reduction(accuracies: dict[Arm, list[float]]) -> list[RowFinding]:
+    """Findings of XCiT-M with published heads; one accuracy per seed and arm."""
+    runs = {
+        (run.depth_arm, run.seed): run
+        for run in plan("cpu", "vision_rows_keep_heads", 2)
+        if run.row == "xcit-m" and run.depth_arm == run.heads_arm
+    }
+    records = [
+        trained(runs[name, seed], value / 100)
+        for name, values in accuracies.items()
+        for seed, value in enumerate(values)
+    ]
+    return vision_findings(records, "cpu", "vision_rows_keep_heads")
+
+
+def test_the_second_reduction_stands_beside_the_first_with_its_own_heads_and_numbers() -> None:
+    first = findings_of(pair("xcit-m", [80.0, 82.0], [81.0, 83.0]))
+    second = second_reduction({"before": [70.0, 71.0], "after": [74.0, 75.0]})
+    line = line_of(vision.reductions(first, second))
+    assert line["heads kept: head_dim"] == "8 → 4"
+    assert line["head_dim kept: head_dim"] == "64 → 32"
+    assert line["heads kept: difference [95 %]"].startswith("+4.00 [")
+    assert line["head_dim kept: difference [95 %]"].startswith("+1.00 [")
+    assert (line["heads kept: n"], line["head_dim kept: n"]) == ("2", "2")
+    assert line["verdict"] == "inconclusive"
+
+
+def test_a_second_reduction_without_runs_reads_not_measured_and_counts_nothing() -> None:
+    second = second_reduction({})
+    assert line_of(vision.reductions(findings_of([]), second))["heads kept: difference [95 %]"] == "not measured"
+    assert vision_values.glued_second(second) == {"vision.second.n": "0", "vision.second.runs": "0"}
+
+
+def test_records_of_one_reduction_are_refused_in_the_table_of_the_other() -> None:
+    with pytest.raises(BadInput, match=r"is of no planned cell; it comes from another version of the grid"):
+        vision_findings(pair("xcit-m", [80.0], [81.0]), "cpu", "vision_rows_keep_heads")

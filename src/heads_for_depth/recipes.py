@@ -56,6 +56,12 @@ class Budget:
     """Seeds per cell that this profile plans now."""
     declared_seeds: int
     """Seeds per arm below which no verdict is drawn."""
+    keep_heads_seeds: int = 0
+    """Seeds per cell of the second reduction that this profile plans now."""
+
+    def seeds_of(self, experiment: str) -> int:
+        """Seeds per cell of one table."""
+        return self.keep_heads_seeds if experiment == "vision_rows_keep_heads" else self.seeds
 
 
 def _recipe(train_images: int, epochs: int, batch_size: int = 128, evaluation_images: int = 10_000) -> Recipe:
@@ -75,6 +81,7 @@ BUDGETS: dict[str, Budget] = {
         learning_rates=(1e-3, 4e-3),
         seeds=1,
         declared_seeds=8,
+        keep_heads_seeds=1,
     ),
     "cpu": Budget(
         recipe=_recipe(24_000, 3, 64),
@@ -82,6 +89,7 @@ BUDGETS: dict[str, Budget] = {
         learning_rates=(1e-3, 2e-3, 4e-3),
         seeds=3,
         declared_seeds=8,
+        keep_heads_seeds=0,
     ),
     "gpu": Budget(
         recipe=_recipe(55_000, 30),
@@ -89,6 +97,7 @@ BUDGETS: dict[str, Budget] = {
         learning_rates=(5e-4, 1e-3, 2e-3, 4e-3),
         seeds=8,
         declared_seeds=8,
+        keep_heads_seeds=8,
     ),
 }
 """Budgets by profile. `full` (ImageNet-1k) has no reduced-scale budget."""

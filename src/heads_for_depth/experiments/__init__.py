@@ -6,6 +6,11 @@ vision_rows     Question 3. Expected if the claim holds at reduced scale: at eve
                 Learning rate per cell by vision_tuning. On two CPU cores the `cpu` profile takes about half an hour
                 per seed of all cells.
 vision_tuning   The learning rate of every cell of vision_rows, one tuning seed, validation accuracy only.
+vision_rows_keep_heads, vision_tuning_keep_heads
+                The same rows, rule and budget under the second reduction: the published head counts at an eighth of
+                the width, so that head_dim is an eighth too (8 or less). Expected if what counts is the number of
+                heads: the same verdicts. If head_dim counts, the reshape does worse here than under the first
+                reduction. A table and a Holm family of its own.
 conditioning    Question 2. Expected from the Gaussian prediction: no effect of heads at fixed d_model beyond the first
                 few; at fixed head_dim a peak where h·head_dim meets the token count. About 20 minutes on
                 two cores.
@@ -14,6 +19,7 @@ conditioning    Question 2. Expected from the Gaussian prediction: no effect of 
 from heads_for_depth.experiments.grids import (
     EXPERIMENTS,
     KAPPA_INPUTS,
+    TUNING,
     TUNING_SEED,
     cell_id,
     head_counts,
@@ -23,6 +29,7 @@ from heads_for_depth.experiments.rows import (
     ARMS,
     DEPTH_DIVISOR,
     REDUCTION,
+    REDUCTIONS,
     VISION_ROWS,
     WIDTH_DIVISOR,
     Arm,
@@ -44,6 +51,8 @@ __all__ = [
     "EXPERIMENTS",
     "KAPPA_INPUTS",
     "REDUCTION",
+    "REDUCTIONS",
+    "TUNING",
     "TUNING_SEED",
     "VISION_ROWS",
     "WIDTH_DIVISOR",

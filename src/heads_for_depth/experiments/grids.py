@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heads_for_depth.errors import BadInput
-from heads_for_depth.experiments.rows import REDUCTION, VISION_ROWS, VisionRow, vision_cells
+from heads_for_depth.experiments.rows import REDUCTIONS, VISION_ROWS, Arm, VisionRow, vision_cells
 from heads_for_depth.experiments.runs import PlannedRun, Source
 from heads_for_depth.models import count_parameters
 from heads_for_depth.recipes import PROFILES, Budget, budget
@@ -31,39 +31,57 @@ def plan(profile: str, experiment: str | None = None, seeds: int | None = None) 
     money = budget(profile)
     if seeds is not None and seeds < 1:
         raise BadInput("seeds", seeds, "must be at least 1")
-    grids = {
-        "vision_tuning": lambda: _vision_tuning(profile, money),
-        "vision_rows": lambda: _vision_rows(profile, money, seeds or money.seeds),
-        "conditioning": lambda: _conditioning(profile),
-    }
-    if experiment is not None and experiment not in grids:
-        raise BadInput("experiment", experiment, f"use one of {', '.join(grids)}")
-    return [run for name, grid in grids.items() if experiment in (None, name) for run in grid()]
+    if experiment is not None and experiment not in EXPERIMENTS:
+        raise BadInput("experiment", experiment, f"use one of {', '.join(EXPERIMENTS)}")
+    chosen = [name for name in EXPERIMENTS if experiment in (None, name)]
+    return [run for name in chosen for run in _grid(profile, name, money, seeds)]
 
 
-EXPERIMENTS = ("vision_tuning", "vision_rows", "conditioning")
+TUNING = {"vision_rows": "vision_tuning", "vision_rows_keep_heads": "vision_tuning_keep_heads"}
+"""Experiment whose runs enter a table -> experiment whose runs choose its learning rates."""
+EXPERIMENTS = (*(name for table, tuning in TUNING.items() for name in (tuning, table)), "conditioning")
 
 
-def _vision_tuning(profile: str, money: Budget) -> list[PlannedRun]:
+def _grid(profile: str, experiment: str, money: Budget, seeds: int | None) -> list[PlannedRun]:
+    """One experiment; a table without seeds needs no tuning either."""
+    if experiment == "conditioning":
+        return _conditioning(profile)
+    for table, tuning in TUNING.items():
+        count = seeds or money.seeds_of(table)
+        if experiment == tuning:
+            return _vision_tuning(profile, table, money) if count else []
+        if experiment == table:
+            return _vision_rows(profile, table, money, count)
+    raise AssertionError(experiment)
+
+
+def _cells(profile: str, table: str) -> list[tuple[VisionRow, Arm, Arm, Shape]]:
+    """The cells of a table; of the second reduction the smoke profile trains our own row only."""
+    own_only = profile == "smoke" and table != "vision_rows"
+    return [cell for cell in vision_cells(REDUCTIONS[table]) if not own_only or cell[0].name == "vit-own"]
+
+
+def _vision_tuning(profile: str, table: str, money: Budget) -> list[PlannedRun]:
     return [
         PlannedRun(
-            experiment="vision_tuning", run_id=_tuning_id(cell_id(row.name, depth, heads), rate), kind="train",
+            experiment=TUNING[table], run_id=_tuning_id(cell_id(row.name, depth, heads), rate), kind="train",
             profile=profile, row=row.name, shape=shape, parameters=count_parameters(shape), seed=TUNING_SEED,
-            depth_arm=depth, heads_arm=heads, reduction=REDUCTION, recipe=money.tuning.with_learning_rate(rate),
+            depth_arm=depth, heads_arm=heads, reduction=REDUCTIONS[table],
+            recipe=money.tuning.with_learning_rate(rate),
         )
-        for rate in money.learning_rates for row, depth, heads, shape in vision_cells()
+        for rate in money.learning_rates for row, depth, heads, shape in _cells(profile, table)
     ]  # fmt: skip
 
 
-def _vision_rows(profile: str, money: Budget, seeds: int) -> list[PlannedRun]:
+def _vision_rows(profile: str, table: str, money: Budget, seeds: int) -> list[PlannedRun]:
     return [
         PlannedRun(
-            experiment="vision_rows", run_id=f"{cell_id(row.name, depth, heads)}.seed-{seed}", kind="train",
+            experiment=table, run_id=f"{cell_id(row.name, depth, heads)}.seed-{seed}", kind="train",
             profile=profile, row=row.name, shape=shape, parameters=count_parameters(shape), seed=seed,
-            depth_arm=depth, heads_arm=heads, reduction=REDUCTION, recipe=money.recipe,
+            depth_arm=depth, heads_arm=heads, reduction=REDUCTIONS[table], recipe=money.recipe,
             tuned_by=tuple(_tuning_id(cell_id(row.name, depth, heads), rate) for rate in money.learning_rates),
         )
-        for seed in range(seeds) for row, depth, heads, shape in vision_cells()
+        for seed in range(seeds) for row, depth, heads, shape in _cells(profile, table)
     ]  # fmt: skip
 
 

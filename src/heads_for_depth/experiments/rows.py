@@ -16,6 +16,8 @@ WIDTH_DIVISOR = 8
 DEPTH_DIVISOR = 4
 REDUCTION: Reduction = "keep-head-dim"
 """The first of the two named reductions: every width divided by 8, XCiT and TNT depths by 4, head_dim kept near."""
+REDUCTIONS: dict[str, Reduction] = {"vision_rows": REDUCTION, "vision_rows_keep_heads": "keep-heads"}
+"""Experiment -> its reduction. The second keeps the published head counts, so that head_dim shrinks with the width."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +108,9 @@ def _reduced_depth(family: str, depth: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(blocks // divisor for blocks in depth)
 
 
-def vision_cells() -> list[tuple[VisionRow, Arm, Arm, Shape]]:
+def vision_cells(reduction: Reduction = REDUCTION) -> list[tuple[VisionRow, Arm, Arm, Shape]]:
     """All cells of all rows, (row, depth arm, heads arm, reduced shape)."""
     arms = [(depth, heads) for depth in ARMS for heads in ARMS]
-    return [(row, depth, heads, reduced_shape(row, depth, heads)) for row in VISION_ROWS for depth, heads in arms]
+    return [
+        (row, depth, heads, reduced_shape(row, depth, heads, reduction)) for row in VISION_ROWS for depth, heads in arms
+    ]

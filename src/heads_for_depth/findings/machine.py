@@ -16,6 +16,7 @@ from heads_for_depth.records import Record
 from heads_for_depth.sweeps import run_all
 
 SELF_CHECK_ROWS = ("vit-own", "xcit-m")
+SELF_CHECK_EXPERIMENTS = ("vision_tuning", "vision_rows", "conditioning")
 LOSS_TOLERANCE = 0.01
 """Nats of test loss. The same code on another processor adds in another order; smoke runs are a few steps long."""
 KAPPA_TOLERANCE = 0.01
@@ -55,9 +56,9 @@ class Beside:
 
 
 def self_check_runs() -> list[PlannedRun]:
-    """A few smoke runs of every experiment, with the tuning runs that they rest on; under two minutes on two cores."""
+    """A few smoke runs of every kind, with the tuning runs that they rest on; under two minutes on two cores."""
     ends = (("before", "before"), ("after", "after"))
-    chosen = [run for run in plan("smoke") if run.row in SELF_CHECK_ROWS]
+    chosen = [run for name in SELF_CHECK_EXPERIMENTS for run in plan("smoke", name) if run.row in SELF_CHECK_ROWS]
     return [run for run in chosen if run.kind == "kappa" or (run.depth_arm, run.heads_arm) in ends]
 
 

@@ -83,22 +83,26 @@ EFFECTS: dict[str, tuple[tuple[Arm, Arm], tuple[Arm, Arm]]] = {
 """Name -> (from, to), each (depth arm, heads arm)."""
 
 
-def vision_findings(records: Iterable[Record], profile: str) -> list[RowFinding]:
-    """Every row with its verdict by the declared rule: Welch, 0.5 points, Holm over the rows, the declared n."""
-    cells = collect_cells(records, profile)
+def vision_findings(records: Iterable[Record], profile: str, experiment: str = "vision_rows") -> list[RowFinding]:
+    """Every row with its verdict by the declared rule: Welch, 0.5 points, Holm over the rows, the declared n.
+
+    The records of one experiment: one reduction, one table.
+    """
+    cells = collect_cells(records, profile, experiment)
     rule = Rule(
         declared_n=budget(profile).declared_seeds,
         margin=ACCURACY_MARGIN,
         higher_is_better=True,
         method=VISION_METHOD,
     )
-    verdicts = decide([_comparison(row, cells) for row in VISION_ROWS], rule)
-    return [_finding(row, cells, verdict) for row, verdict in zip(VISION_ROWS, verdicts, strict=True)]
+    rows = [row for row in VISION_ROWS if (row.name, "before", "before") in cells]
+    verdicts = decide([_comparison(row, cells) for row in rows], rule)
+    return [_finding(row, cells, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
 
 
-def collect_cells(records: Iterable[Record], profile: str) -> dict[CellKey, Cell]:
-    """The records of experiment vision_rows by cell; every planned cell is there, an empty one without runs."""
-    planned = {_key(run): run for run in plan(profile, "vision_rows", 1)}
+def collect_cells(records: Iterable[Record], profile: str, experiment: str = "vision_rows") -> dict[CellKey, Cell]:
+    """The records of one experiment by cell; every planned cell is there, an empty one without runs."""
+    planned = {_key(run): run for run in plan(profile, experiment, 1)}
     found: dict[CellKey, list[Record]] = {key: [] for key in planned}
     for record in records:
         key = (record["plan"]["row"], record["plan"]["depth_arm"], record["plan"]["heads_arm"])

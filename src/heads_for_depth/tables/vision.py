@@ -132,6 +132,23 @@ def effects(findings: Sequence[RowFinding]) -> pd.DataFrame:
     )
 
 
+def reductions(first: Sequence[RowFinding], second: Sequence[RowFinding]) -> pd.DataFrame:
+    """One line per row of the second reduction, the same row of the first beside it."""
+    by_row = {finding.row.name: finding for finding in first}
+    return pd.DataFrame([_reduction_line(by_row[finding.row.name], finding) for finding in second])
+
+
+def _reduction_line(first: RowFinding, second: RowFinding) -> dict[str, str]:
+    line = {"row": second.row.title, "verdict": str(second.verdict.verdict)}
+    for name, finding in (("heads kept", second), ("head_dim kept", first)):
+        line |= {
+            f"{name}: head_dim": _head_dims(finding.baseline.shape.head_dims, finding.reshape.shape.head_dims),
+            f"{name}: difference [95 %]": with_interval(finding.effects["reshape"]),
+            f"{name}: n": str(finding.verdict.n),
+        }
+    return line
+
+
 def shown_effects() -> list[str]:
     """Titles of the effects that the forest plot shows, in its order."""
     return [EFFECT_TITLES[name] for name in SHOWN]

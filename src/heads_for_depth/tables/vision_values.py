@@ -44,6 +44,12 @@ def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
     return values | protocol(budget)
 
 
+def glued_second(findings: Sequence[RowFinding]) -> dict[str, str]:
+    """What the prose says of the second reduction."""
+    n = _span([finding.verdict.n for finding in findings])
+    return {"vision.second.n": n, "vision.second.runs": str(_runs(findings))}
+
+
 def _span(numbers: Sequence[int]) -> str:
     """One number, or the smallest and the largest."""
     low, high = min(numbers), max(numbers)
