@@ -1,0 +1,80 @@
+"""Run the parts of the benchmark one after the other, and put what they measured into one record."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
+
+from heads_for_depth import provenance
+from heads_for_depth.benchmark import accuracy, notebook, spectra, throughput, workers
+from heads_for_depth.benchmark.engine import Machine, open_machine
+from heads_for_depth.benchmark.files import SCHEMA, Benchmark
+from heads_for_depth.benchmark.settings import Settings
+from heads_for_depth.benchmark.timing import Tick
+
+IDLE_LOAD = 0.25
+"""Load average per core up to which a machine counts as idle."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One question of the benchmark."""
+
+    measure: Callable[[Machine, Settings, Tick], dict[str, Any]]
+    steps: Callable[[Machine, Settings], int]
+    """How often `measure` calls its tick."""
+
+
+PARTS = {
+    "training": Part(measure=throughput.measure, steps=throughput.steps),
+    "accuracy": Part(measure=accuracy.measure, steps=accuracy.steps),
+    "workers": Part(measure=workers.measure, steps=workers.steps),
+    "spectra": Part(measure=spectra.measure, steps=spectra.steps),
+    "notebook": Part(measure=notebook.measure, steps=notebook.steps),
+}
+
+
+def run(settings: Settings, names: Sequence[str]) -> Benchmark:
+    """Measure these parts, with a progress bar on stderr; nothing is written."""
+    load, measured, seconds = load_at_start(), {}, {}
+    with open_machine() as machine, _progress(machine, settings, names) as bar:
+
+        def tick(what: str) -> None:
+            bar.set_postfix_str(what)
+            bar.update()
+
+        for name in names:
+            started = time.perf_counter()
+            measured[name] = PARTS[name].measure(machine, settings, tick)
+            seconds[name] = round(time.perf_counter() - started, 3)
+    return {
+        "schema": SCHEMA,
+        "quick": settings.quick,
+        "repeats": settings.repeats,
+        "load": load,
+        "seconds": seconds,
+        "parts": measured,
+        "provenance": provenance.stamp("cpu"),
+    }
+
+
+def _progress(machine: Machine, settings: Settings, names: Sequence[str]) -> tqdm:
+    total = sum(PARTS[name].steps(machine, settings) for name in names)
+    return tqdm(total=total, unit="step", file=sys.stderr, dynamic_ncols=True)
+
+
+def load_at_start() -> dict[str, Any]:
+    """Processes that wanted a core in the last minute, on average, and what that means in words."""
+    average, cores = os.getloadavg()[0], os.cpu_count() or 1
+    busy = average > IDLE_LOAD * cores
+    told = f"the load average was {average:.1f} on {cores} cores when the benchmark began"
+    words = (
+        f"{told}: something else was running, so take the ratios with care" if busy else f"{told}: the machine was idle"
+    )
+    return {"average": average, "cores": cores, "busy": busy, "words": words}
