@@ -1,6 +1,8 @@
 # make report   environment, notebooks, site             (PROFILE=smoke|cpu|gpu|full DEVICE=cpu|cuda SEEDS=n RESULTS=folder)
 # make test     environment, linters, types, every test
 # make serve    the built site at http://127.0.0.1:8000  (PORT=n)
+# make bench    this machine: the training engine and the condition numbers beside plain code
+# make reproduce PROFILE=gpu    every planned run afresh in a new folder, the site from it, the comparison  (RESULTS=folder)
 
 PYTHON  ?= python3.11
 PROFILE ?= cpu
@@ -22,7 +24,7 @@ SINCE    = $$(( $$(date +%s) - $(STARTED) ))
 OPTIONS := --profile $(PROFILE) --device $(DEVICE) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(RESULTS),--results $(RESULTS))
 
 .DEFAULT_GOAL := report
-.PHONY: report test lint format serve install clean clean-all
+.PHONY: report test bench reproduce lint format serve install clean clean-all
 
 report: $(READY)
 	@$(if $(filter $(FRESH),$(RESULTS)),rm -rf $(FRESH))
@@ -32,6 +34,15 @@ test: $(READY)
 	@echo "== install: $(SINCE) s"
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest $(PYTEST)
+
+bench: $(READY)
+	@$(BIN)/heads-for-depth bench $(BENCH)
+
+# The gpu profile runs on a GPU unless DEVICE says otherwise; the records go to .reproduced/ unless RESULTS does.
+reproduce: $(READY)
+	@$(BIN)/heads-for-depth reproduce --profile $(PROFILE) \
+		--device $(if $(filter gpu,$(PROFILE)),$(if $(filter file,$(origin DEVICE)),cuda,$(DEVICE)),$(DEVICE)) \
+		--results $(or $(RESULTS),.reproduced) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(WORKERS),--workers $(WORKERS))
 
 lint: $(READY)
 	@echo "== ruff" && $(BIN)/ruff check .

@@ -11,7 +11,17 @@ from heads_for_depth.errors import BadInput
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, which typer swallows and returns."""
-COMMANDS = ("sweep_commands", "recount_command", "kappa_command", "report_commands", "readme_command")
+COMMANDS = (
+    "sweep_commands",
+    "recount_command",
+    "kappa_command",
+    "report_commands",
+    "readme_command",
+    "verify_command",
+    "compare_command",
+    "reproduce_command",
+    "bench_command",
+)
 
 app = typer.Typer(
     name="heads-for-depth",
