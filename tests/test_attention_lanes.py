@@ -571,6 +571,8 @@ def test_without_a_compiler_attention_is_as_it_was(machine: Path, monkeypatch: p
     [
         ("/bin/false", "the compiler false failed with exit status 1: silent"),
         ("/nowhere/g++", "the compiler g++ cannot be started (No such file or directory)"),
+        ("/bin/true", "the compiler left no library"),
+        ("g++ 'half", "CXX is no command line: No closing quotation"),
     ],
 )
 def test_a_compiler_that_does_not_run_is_a_reason(
@@ -711,6 +713,13 @@ def test_the_cache_lies_where_the_user_or_the_desktop_says(monkeypatch: pytest.M
     assert cache_folder() == Path("/var/caches/heads-for-depth")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     assert cache_folder() == Path("/home/someone/.cache/heads-for-depth")
+
+
+def test_a_user_without_a_home_is_a_reason(monkeypatch: pytest.MonkeyPatch, machine: Path):
+    for name in ("HEADS_FOR_DEPTH_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert_unavailable("this user has no home, HEADS_FOR_DEPTH_CACHE can name a cache folder", machine)
 
 
 def test_models_without_a_layer_for_it_compile_nothing(machine: Path):

@@ -3,7 +3,8 @@
 import copy
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -65,6 +66,13 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "results"
 
 
+VISION, TUNING_RUN = planned("xcit-m", "before", "before"), plan("cpu", "vision_tuning")[0]
+
+
+def noise(results: Path, run: PlannedRun) -> dict[str, float]:
+    return dict(seed_noise(results, record(run)))
+
+
 def test_seed_noise_is_three_standard_deviations_of_the_difference_of_two_seeds(alone: Path):
     cells: tuple[tuple[Arm, tuple[float, ...]], ...] = (("before", (80.0, 82.0, 81.0)), ("after", (70.0, 75.0)))
     for heads, points in cells:
@@ -72,49 +80,61 @@ def test_seed_noise_is_three_standard_deviations_of_the_difference_of_two_seeds(
             records.write(one, alone)
     squares = sum(stdev(points) ** 2 * (len(points) - 1) for _, points in cells) / 3
     expected = {"test_accuracy": pytest.approx(3 * math.sqrt(2 * squares) / 100), "test_loss": 0.0}
-    assert seed_noise(alone, "cpu", "vision_rows") == expected
+    assert noise(alone, VISION) == expected
 
 
-def test_tuning_runs_without_seeds_take_the_noise_of_the_vision_rows(alone: Path):
-    for one in arm("xcit-m", "before", "before", (80.0, 82.0)):
-        records.write(one, alone)
-    assert seed_noise(alone, "cpu", "vision_tuning") == seed_noise(alone, "cpu", "vision_rows") != {}
+def seeds(results: Path, runs: Iterable[PlannedRun], *, early: float, late: float) -> None:
+    """Runs of one cell whose validation metrics lie that far apart, after the first and after the last epoch."""
+    for place, run in enumerate(runs):
+        values = [{"validation_accuracy": 0.5 + place * d, "validation_loss": 1 - place * d} for d in (early, late)]
+        metrics = {"epochs": values, "test_accuracy": 0.4 + place * late, "test_loss": 2.0} | values[-1]
+        records.write(record(run, metrics=metrics), results)
+
+
+def of_cell(experiment: str, profile: str = "cpu") -> list[PlannedRun]:
+    """Two seeds of one cell of a table."""
+    return [run for run in plan(profile, experiment, 2) if run.run_id.startswith("vit-own.depth-before.heads-after.")]
+
+
+def every_metric(tolerance: float) -> dict[str, Any]:
+    names = [f"{split}_{metric}" for split in ("test", "validation") for metric in ("accuracy", "loss")]
+    return {name: pytest.approx(tolerance) for name in names}
+
+
+def test_tuning_runs_without_seeds_take_the_noise_of_their_table_after_as_many_epochs(alone: Path):
+    seeds(alone, of_cell("vision_rows"), early=0.03, late=0.01)
+    assert TUNING_RUN.recipe is not None
+    assert TUNING_RUN.recipe.epochs == 1
+    assert noise(alone, TUNING_RUN) == every_metric(3 * 0.03)  # two values d apart have the standard deviation d/√2
+    assert noise(alone, VISION)["validation_loss"] == pytest.approx(3 * 0.01)
+
+
+def test_a_longer_run_than_there_are_epochs_takes_the_last(alone: Path):
+    seeds(alone, of_cell("vision_rows"), early=0.03, late=0.01)
+    assert TUNING_RUN.recipe is not None
+    longer = replace(TUNING_RUN, recipe=replace(TUNING_RUN.recipe, epochs=9))
+    assert noise(alone, longer) == every_metric(3 * 0.01)
 
 
 def test_tuning_runs_of_the_second_reduction_take_the_noise_of_their_own_table(alone: Path):
-    runs = [run for run in plan("cpu", "vision_rows_keep_heads", 2) if run.row == "xcit-m"]
-    for run in runs[:1] + runs[4:5]:
-        records.write(trained(run, 0.8 + run.seed / 10), alone)
-    for one in arm("xcit-m", "before", "before", (80.0, 80.1)):
-        records.write(one, alone)
-    assert seed_noise(alone, "cpu", "vision_tuning_keep_heads")["test_accuracy"] == pytest.approx(0.3)
-    assert seed_noise(alone, "cpu", "vision_tuning")["test_accuracy"] == pytest.approx(0.003)
-
-
-def two_seeds(results: Path) -> None:
-    """One cell with two seeds that are a point and a tenth of a nat apart, in every final metric."""
-    for seed in (0, 1):
-        one = trained(planned("xcit-m", "before", "before", seed), 0.8 + seed / 100, loss=0.5 + seed / 10)
-        one["metrics"] |= {"validation_accuracy": 0.7 + seed / 100, "validation_loss": 0.6 + seed / 10}
-        records.write(one, results)
+    seeds(alone, of_cell("vision_rows"), early=0.03, late=0.01)
+    seeds(alone, of_cell("vision_rows_keep_heads"), early=0.05, late=0.02)
+    assert noise(alone, plan("cpu", "vision_tuning_keep_heads", 1)[0]) == every_metric(3 * 0.05)
+    assert noise(alone, TUNING_RUN) == every_metric(3 * 0.03)
 
 
 def test_a_profile_without_repeated_seeds_takes_the_noise_of_the_committed_vision_rows(alone: Path):
-    two_seeds(paths.RESULTS)
-    margins = seed_noise(alone, "smoke", "conditioning")
-    assert margins == {
-        f"{split}_{metric}": pytest.approx(3 * size)  # two values d apart have the standard deviation d/√2
-        for split in ("test", "validation")
-        for metric, size in (("accuracy", 0.01), ("loss", 0.1))
-    }
+    seeds(paths.RESULTS, of_cell("vision_rows"), early=0.03, late=0.01)
+    seeds(alone, of_cell("vision_rows", "smoke")[:1], early=0.9, late=0.9)
+    assert noise(alone, of_cell("vision_rows", "smoke")[0]) == every_metric(3 * 0.03)
 
 
 def test_a_failed_run_has_no_part_in_the_noise(alone: Path):
     for one in arm("xcit-m", "before", "before", (80.0, 82.0)):
         records.write(one, alone)
-    before = seed_noise(alone, "cpu", "vision_rows")
+    before = noise(alone, VISION)
     records.write(failed("xcit-m", "before", "before", 2), alone)
-    assert seed_noise(alone, "cpu", "vision_rows") == before
+    assert noise(alone, VISION) == before
 
 
 @pytest.mark.parametrize(
@@ -404,8 +424,8 @@ def as_committed(trained_here: Path, folder: Path, change: Callable[[Record], No
 
 @pytest.fixture
 def repeated(monkeypatch: pytest.MonkeyPatch, trained_here: Path, alone: Path) -> None:
-    """Re-training yields what this machine trained before; seed noise is three points and 0.3 nats."""
-    two_seeds(paths.RESULTS)
+    """Re-training yields what this machine trained before; seed noise is three points and 0.03 nats."""
+    seeds(paths.RESULTS, of_cell("vision_rows"), early=0.01, late=0.01)
 
     def same_again(runs: list[PlannedRun], results: Path, *_: object, **__: object) -> int:
         for run in runs:

@@ -16,8 +16,8 @@ SOURCE = Path(__file__).with_name("attention_lanes.cpp")
 LARGEST_HEAD_DIM = 16
 """Channels per head up to which the kernel is compiled; each further count adds to the time of compiling.
 
-At this count it takes a half to two thirds of the time of torch's attention with 17 to 50 tokens, forward and backward
-on one thread, and the same time with some 150. With fewer channels it is further ahead.
+At this count it takes between a third and two thirds of the time of torch's attention with 17 to 50 tokens, forward
+and backward on one thread, and the same time with some 150. With fewer channels it is further ahead.
 """
 COMPILERS = ("g++", "clang++", "c++")
 """Tried in this order where the environment variable CXX names none."""
@@ -55,12 +55,19 @@ def cache_folder() -> Path:
     if named := os.environ.get("HEADS_FOR_DEPTH_CACHE"):
         return Path(named)
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.cache").expanduser()) / "heads-for-depth"
+    try:
+        return (base if base.is_absolute() else Path("~/.cache").expanduser()) / "heads-for-depth"
+    except RuntimeError as error:
+        raise LanesUnavailable("this user has no home, HEADS_FOR_DEPTH_CACHE can name a cache folder") from error
 
 
 def _compiler() -> list[str]:
     """The command that CXX names, or the first known compiler on PATH."""
-    if named := shlex.split(os.environ.get("CXX", "")):
+    try:
+        named = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        raise LanesUnavailable(f"CXX is no command line: {error}") from error
+    if named:
         return named
     found = [name for name in COMPILERS if shutil.which(name)]
     if not found:
@@ -108,6 +115,8 @@ def _compile(command: Sequence[str], folder: Path, key: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as temporary:
         built = Path(temporary) / "attention_lanes.so"
         _run([*command, "-o", str(built), str(SOURCE)])
+        if not built.is_file():
+            raise LanesUnavailable("the compiler left no library")
         return built.rename(folder / _name(key, built.read_bytes()))
 
 

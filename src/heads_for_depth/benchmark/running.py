@@ -22,6 +22,12 @@ IDLE_LOAD = 0.25
 """Load average per core up to which a machine counts as idle."""
 
 
+_BUSY = (
+    "something else was running, which slows a loop of several threads far more than single-thread workers, so do not "
+    "quote these ratios"
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """One question of the benchmark."""
@@ -74,7 +80,5 @@ def load_at_start() -> dict[str, Any]:
     average, cores = os.getloadavg()[0], os.cpu_count() or 1
     busy = average > IDLE_LOAD * cores
     told = f"the load average was {average:.1f} on {cores} cores when the benchmark began"
-    words = (
-        f"{told}: something else was running, so take the ratios with care" if busy else f"{told}: the machine was idle"
-    )
+    words = f"{told}: {_BUSY}" if busy else f"{told}: the machine was idle"
     return {"average": average, "cores": cores, "busy": busy, "words": words}

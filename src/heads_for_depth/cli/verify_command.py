@@ -65,9 +65,7 @@ def verify(
 
 
 def _verified(drawn: Sequence[dict[str, Any]], results: Path, workers: int | None) -> list[Verified]:
-    noise = {
-        name: seed_noise(results, drawn[0]["profile"], name) for name in {record["experiment"] for record in drawn}
-    }
+    noise = {record["experiment"]: seed_noise(results, record) for record in _one_each(drawn)}
     try:
         made = retrain(drawn, workers)
     except NoWorker as failure:
@@ -77,6 +75,11 @@ def _verified(drawn: Sequence[dict[str, Any]], results: Path, workers: int | Non
         verify_record(made[record["experiment"], record["run_id"]], record, noise[record["experiment"]])
         for record in drawn
     ]
+
+
+def _one_each(drawn: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One record of every experiment; all of its runs have the same budget."""
+    return list({record["experiment"]: record for record in drawn}.values())
 
 
 def _plain(line: Verified) -> dict[str, Any]:

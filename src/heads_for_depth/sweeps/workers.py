@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from heads_for_depth.attention_lanes import availability
+
 
 class WorkersGone(BrokenExecutor):
     """Workers were lost for good; the message says which and how to go on."""
@@ -48,6 +50,7 @@ def processes(count: int | None, jobs: int) -> Iterator[Workers]:
     More workers than cores take turns. Whatever ends the block early ends the workers
     at once, and so does the end of this process.
     """
+    availability()  # compiled here at most once, and not by every worker at the same time
     cores = available_cores()
     wanted = min(count or len(cores), jobs)
     context = multiprocessing.get_context("spawn")

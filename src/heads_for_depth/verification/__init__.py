@@ -10,7 +10,8 @@ and a singular value decomposition in float64 of those weights, may differ by a 
 the size of another seed's difference and no further. So accuracy and loss after the last epoch may differ by three
 standard deviations of the difference of two seeds, 3·√2·s, with s pooled over the cells of the same experiment. An
 experiment without repeated seeds takes the s of the table that it serves, after as many epochs as its own runs have,
-and a profile without them that of the committed vision rows of profile `cpu`. Other numbers of a trained run are not compared there.
+and a profile without them that of the committed vision rows of profile `cpu`. Other numbers of a trained run are not
+compared there.
 """
 
 from heads_for_depth.verification.checks import Check, Verified, kappa_checks, verify_record

@@ -117,7 +117,7 @@ def _last(record: Record) -> dict[str, float]:
 
 
 def _after(record: Record, epochs: int) -> dict[str, float]:
-    """Validation metrics after so many epochs, or after the last where there were fewer, under the names of both splits."""
+    """Validation metrics after so many epochs, or after the last if there are fewer, under the names of both splits."""
     done = record["metrics"]["epochs"][:epochs][-1]
     found = {metric: done.get(f"validation_{metric}") for metric in METRICS}
     return {f"{split}_{metric}": value for split in SPLITS for metric, value in found.items() if value is not None}
