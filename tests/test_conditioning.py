@@ -20,6 +20,7 @@ from heads_for_depth.conditioning import (
     gaussian_prediction,
     measure,
     singular_values,
+    spectra,
     summarize,
 )
 from heads_for_depth.conditioning.attention import jacobian
@@ -444,3 +445,24 @@ def test_one_head_alone_is_the_whole_of_a_single_head_layer():
     rows = table_rows(measure(*model_and_inputs(replace(SHAPES["vit"], heads=(1,)))))
     whole, alone = rows["blocks.0.attn", "concatenated"], rows["blocks.0.attn", "head"]
     assert whole | {"object": "head"} == alone
+
+
+def test_the_number_of_threads_is_what_it_was_after_singular_values_were_computed_on_one(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    seen = []
+    original = torch.linalg.svdvals
+
+    def spy(matrix: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return original(matrix)
+
+    monkeypatch.setattr(torch.linalg, "svdvals", spy)
+    torch.set_num_threads(2)
+    try:
+        for side in (spectra.SMALL_SIDE, spectra.SMALL_SIDE + 1):
+            spectra.singular_values(torch.eye(side))
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert seen == [1, 2]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 EPSILON = torch.finfo(torch.float64).eps
+SMALL_SIDE = 256
+"""Shorter side up to which singular values are computed on one thread."""
 
 
 def singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch k"]:
@@ -22,9 +26,21 @@ def singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Ten
     tall = matrices.double()
     if tall.shape[-2] < tall.shape[-1]:
         tall = tall.transpose(-2, -1)
-    if tall.shape[-2] > tall.shape[-1]:
-        tall = torch.linalg.qr(tall, mode="r").R
-    return torch.linalg.svdvals(tall)
+    with _one_thread() if tall.shape[-1] <= SMALL_SIDE else nullcontext():
+        if tall.shape[-2] > tall.shape[-1]:
+            tall = torch.linalg.qr(tall, mode="r").R
+        return torch.linalg.svdvals(tall)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Small factorizations on one core: with two their threads spend more time waiting for each other than working."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def relative_error_bound(kappa: float, largest_side: int) -> float:
