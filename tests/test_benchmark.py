@@ -25,7 +25,18 @@ from matplotlib.text import Text
 from PIL import Image
 
 from conftest import InlinePool
-from heads_for_depth.benchmark import engine, files, flops, notebook, reading, running, settings, timing, workers
+from heads_for_depth.benchmark import (
+    engine,
+    files,
+    flops,
+    notebook,
+    profile,
+    reading,
+    running,
+    settings,
+    timing,
+    workers,
+)
 from heads_for_depth.benchmark.engine import engine_loop
 from heads_for_depth.benchmark.exact_matrices import exact_matrix, exact_orthogonal
 from heads_for_depth.benchmark.memory import peak_resident_bytes
@@ -46,7 +57,7 @@ from heads_for_depth.training import TrainingLoop, learning_rate
 from made_up_records import PROVENANCE, planned, record
 
 RECIPE = Recipe(train_images=300, epochs=2, batch_size=128, learning_rate=2e-3, evaluation_images=100)
-MEASURED = ("training", "accuracy", "workers", "spectra")
+MEASURED = ("training", "profile", "accuracy", "workers", "spectra")
 PHONE_PIXELS, SMALLEST_POINTS = 358, 9
 
 
@@ -320,6 +331,7 @@ def made_up(**changed: Any) -> files.Benchmark:
     }  # fmt: skip
     parts = {
         "training": training,
+        "profile": {"title": "ViT", "batches": 24, "shares": {"matrix products": 0.4, "GELU": 0.05, "attention": 0.55}},
         "accuracy": {"title": "ViT", "workers": 2, **trained, "seconds": {"plain": 6.0, "engine": 2.0}},
         "workers": {"title": "ViT", "images_per_second": machines, "recommended": 2,
                     "medians": {name: sorted(values)[1] for name, values in machines.items()}},
@@ -402,6 +414,13 @@ def test_a_busy_machine_is_told_in_words(monkeypatch, average: float, busy: bool
     assert (load["average"], load["cores"], load["busy"]) == (average, 2, busy)
     assert f"the load average was {average} on 2 cores" in load["words"]
     assert ("do not quote these ratios" in load["words"]) is busy
+
+
+def test_a_busy_machine_is_told_before_anything_is_measured(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 9.0, 9.0))
+    found = running.run(settings.quick(3), [])
+    assert found["load"]["busy"]
+    assert capsys.readouterr().err.startswith("Warning: the load average was 99.0")
 
 
 # --- what a record says ---
@@ -665,7 +684,7 @@ def test_the_progress_bar_ends_full(quick_runs: tuple[Path, list[str], list[str]
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--only", "training,speed"), "only is 'speed': use some of training, accuracy, workers, spectra, notebook"),
+        (("--only", "training,speed"), "only is 'speed': use some of training, profile, accuracy"),
         (("--only", ""), "only is '': use some of"),
         (("--repeats", "2"), "repeats is 2: give at least 3"),
         (("--repeats", "-1"), "repeats is -1: give at least 3"),
@@ -728,3 +747,31 @@ def test_the_seconds_of_a_notebook_are_told_apart_by_their_cells(tmp_path: Path)
     assert seconds["total"] >= seconds["imports"] + seconds["cells"]
     assert seconds["kernel"] > 0
     assert json.loads(path.read_text())["cells"][1]["outputs"] == []
+
+
+# ---- where a step goes -----------------------------------------------------------------------------------------------
+
+
+def test_operations_fall_into_their_groups_and_the_rest_into_everything_else() -> None:
+    events = [("aten::mm", 3.0), ("aten::addmm", 1.0), ("aten::gelu_backward", 0.5), ("_LaneAttentionBackward", 2.0),
+              ("Optimizer.step#AdamW.step", 0.25), ("aten::index", 0.125)]  # fmt: skip
+    seconds = profile.by_group(events)
+    assert seconds["matrix products"] == 4.0
+    assert (seconds["GELU"], seconds["attention"], seconds["optimizer and clipping"]) == (0.5, 2.0, 0.25)
+    assert seconds[profile.OTHERS] == 0.125
+    assert sum(seconds.values()) == sum(spent for _, spent in events)
+
+
+def test_a_profiled_step_spends_time_in_products_attention_and_gelu() -> None:
+    seconds = profile.profiled_seconds(settings.quick(3).subjects[0].shape, 2)
+    assert min(seconds["matrix products"], seconds["attention"], seconds["GELU"], seconds["LayerNorm"]) > 0
+
+
+def test_the_profile_is_shown_largest_first_with_what_a_loop_could_gain() -> None:
+    shown = costs.profile(made_up())
+    assert list(shown["operations"]) == ["attention", "matrix products", "GELU"]
+    assert list(shown["share of the step"]) == ["55 %", "40 %", "5 %"]
+    assert cost_values.sentences(made_up())["profile"] == (
+        "At ViT matrix products take 40 % of the engine's step; a loop in which all else took no time would be 2.5 "
+        "times as fast."
+    )

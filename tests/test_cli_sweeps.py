@@ -14,6 +14,7 @@ from heads_for_depth.cli.main import main
 from heads_for_depth.experiments import PlannedRun, estimated_seconds, plan
 from heads_for_depth.records import Record
 from heads_for_depth.sweeps import SweepFailed
+from heads_for_depth.sweeps.workers import available_cores
 from heads_for_depth.training import jobs, runs
 
 SMOKE = {
@@ -272,3 +273,30 @@ def test_a_killed_worker_is_answered_with_how_to_continue(
     monkeypatch.setattr("heads_for_depth.cli.sweep_commands.run_all", killed)
     assert main(run_conditioning(tmp_path)) == 1
     assert capsys.readouterr().err == "heads-for-depth: a worker process was killed\n"
+
+
+def test_a_measured_number_of_workers_is_said_and_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    used: list[int | None] = []
+
+    def run_all(planned: object, results: Path, workers: int | None, *_: object) -> int:
+        used.append(workers)
+        return 0
+
+    monkeypatch.setattr("heads_for_depth.benchmark.workers.recommended_workers", lambda: 1)
+    monkeypatch.setattr("heads_for_depth.cli.sweep_commands.run_all", run_all)
+    assert main(run_conditioning(tmp_path, "--measure")) == 0
+    assert used == [1]
+    assert "1 workers train fastest on this machine" in capsys.readouterr().err
+    assert refused(run_conditioning(tmp_path, "--measure", "--workers", "2"), capsys) == (
+        "workers is 2: is measured with --measure, leave one of the two out"
+    )
+
+
+def test_more_workers_than_cores_take_turns_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], made_up: None
+):
+    cores = len(available_cores())
+    assert main(run_conditioning(tmp_path, "--workers", str(cores + 1))) == 0
+    assert f"heads-for-depth: workers is {cores + 1}: {cores} cores take turns" in capsys.readouterr().err

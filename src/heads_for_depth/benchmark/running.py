@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from heads_for_depth import provenance
-from heads_for_depth.benchmark import accuracy, notebook, spectra, throughput, workers
+from heads_for_depth.benchmark import accuracy, notebook, profile, spectra, throughput, workers
 from heads_for_depth.benchmark.engine import Machine, open_machine
 from heads_for_depth.benchmark.files import SCHEMA, Benchmark
 from heads_for_depth.benchmark.settings import Settings
@@ -39,6 +39,7 @@ class Part:
 
 PARTS = {
     "training": Part(measure=throughput.measure, steps=throughput.steps),
+    "profile": Part(measure=profile.measure, steps=profile.steps),
     "accuracy": Part(measure=accuracy.measure, steps=accuracy.steps),
     "workers": Part(measure=workers.measure, steps=workers.steps),
     "spectra": Part(measure=spectra.measure, steps=spectra.steps),
@@ -49,6 +50,8 @@ PARTS = {
 def run(settings: Settings, names: Sequence[str]) -> Benchmark:
     """Measure these parts, with a progress bar on stderr; nothing is written."""
     load, measured, seconds = load_at_start(), {}, {}
+    if load["busy"]:
+        print(f"Warning: {load['words']}; it may also take many times as long.", file=sys.stderr)
     with open_machine() as machine, _progress(machine, settings, names) as bar:
 
         def tick(what: str) -> None:

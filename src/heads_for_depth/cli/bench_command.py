@@ -26,7 +26,8 @@ def bench(
     repeats: Annotated[int, typer.Option(help="Rounds in which the arms take turns, at least 3.")] = 5,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that everything runs.")] = False,
     only: Annotated[
-        str | None, typer.Option(help="Parts, separated by commas: training, accuracy, workers, spectra, notebook.")
+        str | None,
+        typer.Option(help="Parts, by commas: training, profile, accuracy, workers, spectra, notebook."),
     ] = None,
 ) -> None:
     """Measure training, condition numbers and a notebook side by side with plain code; medians, ratios, spread.
@@ -76,6 +77,7 @@ def report(record: dict[str, Any]) -> str:
             ("Share of the machine's peak", costs.peak_shares),
             ("Memory", costs.memory),
         ],
+        "profile": [("Where a training step goes", costs.profile)],
         "accuracy": [("Trained to the end", costs.accuracy)],
         "workers": [("Number of workers", costs.workers)],
         "spectra": [("Condition numbers", cost_spectra.speed), ("Largest relative errors of κ", cost_spectra.errors)],

@@ -70,6 +70,9 @@ def run(
     seeds: SeedsOption = None,
     results: ResultsOption = paths.RESULTS,
     workers: WorkersOption = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="First measure how many workers train fastest here; ten seconds.")
+    ] = False,
     device: DeviceOption = "cpu",
     executor: ExecutorOption = "processes",
     scheduler: SchedulerOption = None,
@@ -77,6 +80,8 @@ def run(
     """Carry out every planned run that has no record yet; safe to stop and to repeat."""
     planned = plan(profile, experiment, seeds)
     open_workers = _open_workers(executor, scheduler, device)
+    if measure:
+        workers = _measured(workers)
     if workers is not None and workers > len(available_cores()):
         typer.echo(f"heads-for-depth: workers is {workers}: {len(available_cores())} cores take turns", err=True)
     try:
@@ -90,6 +95,17 @@ def run(
         typer.echo(f"heads-for-depth: {failure}", err=True)
         raise typer.Exit(1) from failure
     print(f"{added} runs added, {len(planned) - added} were recorded before, in {results / profile}")
+
+
+def _measured(workers: int | None) -> int:
+    """The number of workers that a short measurement recommends."""
+    if workers is not None:
+        raise BadInput("workers", workers, "is measured with --measure, leave one of the two out")
+    from heads_for_depth.benchmark.workers import recommended_workers  # torchvision takes seconds to import
+
+    count = recommended_workers()
+    typer.echo(f"heads-for-depth: {count} workers train fastest on this machine", err=True)
+    return count
 
 
 def _open_workers(executor: str, scheduler: str | None, device: str) -> OpenWorkers | None:

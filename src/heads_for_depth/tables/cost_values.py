@@ -63,6 +63,16 @@ def _peak(record: Benchmark) -> str:
     )
 
 
+def _profile(record: Benchmark) -> str:
+    """What a loop could gain at most without faster matrix products."""
+    part = record["parts"]["profile"]
+    products = part["shares"]["matrix products"]
+    return (
+        f"At {part['title']} matrix products take {percent(products, 0)} of the engine's step; a loop in which all "
+        f"else took no time would be {1 / products:.1f} times as fast."
+    )
+
+
 def _accuracy(record: Benchmark) -> str:
     part = record["parts"]["accuracy"]
     plain, engine = ([100 * seed["accuracy"] for seed in part[name]] for name in ("plain", "engine"))
@@ -127,6 +137,7 @@ def _notebook(record: Benchmark) -> str:
 _SENTENCES: dict[str, tuple[str, Callable[[Benchmark], str]]] = {
     "training": ("training", _training),
     "peak": ("training", _peak),
+    "profile": ("profile", _profile),
     "accuracy": ("accuracy", _accuracy),
     "workers": ("workers", _workers),
     "spectra": ("spectra", _spectra),

@@ -80,6 +80,15 @@ def _peak_share(line: TrainingLine, operations: float) -> dict[str, str]:
     }
 
 
+def profile(record: Benchmark | None) -> pd.DataFrame:
+    """One line per group of operations: its share of a training step at the first shape, the largest first."""
+    part = record["parts"].get("profile") if record else None
+    if part is None:
+        return nothing()
+    largest = sorted(part["shares"].items(), key=lambda pair: -pair[1])
+    return pd.DataFrame([{"operations": name, "share of the step": percent(share, 0)} for name, share in largest])
+
+
 def accuracy(record: Benchmark | None) -> pd.DataFrame:
     """One line per loop: validation accuracy over its seeds, and its seconds."""
     part = record["parts"].get("accuracy") if record else None
