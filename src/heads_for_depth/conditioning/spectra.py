@@ -26,14 +26,14 @@ def singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Ten
     tall = matrices.double()
     if tall.shape[-2] < tall.shape[-1]:
         tall = tall.transpose(-2, -1)
-    with _one_thread() if tall.shape[-1] <= SMALL_SIDE else nullcontext():
+    with one_thread() if tall.shape[-1] <= SMALL_SIDE else nullcontext():
         if tall.shape[-2] > tall.shape[-1]:
             tall = torch.linalg.qr(tall, mode="r").R
         return torch.linalg.svdvals(tall)
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Small factorizations on one core: with two their threads spend more time waiting for each other than working."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
