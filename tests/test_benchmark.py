@@ -408,19 +408,19 @@ def test_a_number_that_is_not_finite_leaves_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("average", "busy"), [(0.4, False), (0.6, True)])
 def test_a_busy_machine_is_told_in_words(monkeypatch, average: float, busy: bool) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (average, 9.0, 9.0))
+    monkeypatch.setattr(running, "cores_in_use", lambda: average)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     load = running.load_at_start()
     assert (load["average"], load["cores"], load["busy"]) == (average, 2, busy)
-    assert f"the load average was {average} on 2 cores" in load["words"]
+    assert f"{average} of 2 cores were in use" in load["words"]
     assert ("do not quote these ratios" in load["words"]) is busy
 
 
 def test_a_busy_machine_is_told_before_anything_is_measured(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 9.0, 9.0))
+    monkeypatch.setattr(running, "cores_in_use", lambda: 99.0)
     found = running.run(settings.quick(3), [])
     assert found["load"]["busy"]
-    assert capsys.readouterr().err.startswith("Warning: the load average was 99.0")
+    assert capsys.readouterr().err.startswith("Warning: 99.0 of")
 
 
 # --- what a record says ---
@@ -482,7 +482,7 @@ def test_a_quick_or_busy_benchmark_is_marked_in_the_list() -> None:
     load = {"average": 3.0, "cores": 2, "busy": True, "words": "busy"}
     frame = costs.benchmarks([made_up(), made_up(quick=True, load=load)])
     assert frame["sizes"].tolist() == ["full", "quick: not shown above"]
-    assert frame["load at the start"].tolist() == ["0.1", "3.0 (busy)"]
+    assert frame["cores in use before"].tolist() == ["0.1", "3.0 (busy)"]
 
 
 def test_the_cost_of_the_runs_is_the_sum_of_their_seconds() -> None:
@@ -775,3 +775,13 @@ def test_the_profile_is_shown_largest_first_with_what_a_loop_could_gain() -> Non
         "At ViT matrix products take 40 % of the engine's step; a loop in which all else took no time would be 2.5 "
         "times as fast."
     )
+
+
+def test_the_cores_in_use_are_counted_between_two_looks_at_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User, nice, system, idle, waiting for a disk: 30 of 80 ticks were work."""
+    looks = iter(["cpu 10 0 10 100 10 0 0 0", "cpu 30 0 20 140 20 0 0 0"])
+    monkeypatch.setattr(Path, "read_text", lambda *_: next(looks))
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert running.cores_in_use(0.0) == 8 * 30 / 80

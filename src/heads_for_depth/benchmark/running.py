@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -19,7 +20,7 @@ from heads_for_depth.benchmark.settings import Settings
 from heads_for_depth.benchmark.timing import Tick
 
 IDLE_LOAD = 0.25
-"""Load average per core up to which a machine counts as idle."""
+"""Share of the cores in use up to which a machine counts as idle."""
 
 
 _BUSY = (
@@ -79,9 +80,27 @@ def _progress(machine: Machine, settings: Settings, names: Sequence[str]) -> tqd
 
 
 def load_at_start() -> dict[str, Any]:
-    """Processes that wanted a core in the last minute, on average, and what that means in words."""
-    average, cores = os.getloadavg()[0], os.cpu_count() or 1
+    """How many cores others used just before the benchmark, and what that means in words."""
+    average, cores = cores_in_use(), os.cpu_count() or 1
     busy = average > IDLE_LOAD * cores
-    told = f"the load average was {average:.1f} on {cores} cores when the benchmark began"
+    told = f"{average:.1f} of {cores} cores were in use when the benchmark began"
     words = f"{told}: {_BUSY}" if busy else f"{told}: the machine was idle"
     return {"average": average, "cores": cores, "busy": busy, "words": words}
+
+
+def cores_in_use(seconds: float = 1.0) -> float:
+    """Cores that ran something during the next second; where the system does not count, its average over a minute."""
+    counters = Path("/proc/stat")
+    if not counters.is_file():
+        return os.getloadavg()[0]
+    before = _busy_and_all(counters)
+    time.sleep(seconds)
+    busy, everything = (now - then for now, then in zip(_busy_and_all(counters), before, strict=True))
+    return (os.cpu_count() or 1) * busy / everything if everything else 0.0
+
+
+def _busy_and_all(counters: Path) -> tuple[int, int]:
+    """Ticks of all cores since the start of the system, without and with those spent idle or waiting for a disk."""
+    ticks = [int(word) for word in counters.read_text().splitlines()[0].split()[1:]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)

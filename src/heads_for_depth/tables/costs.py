@@ -148,6 +148,6 @@ def _benchmark(record: Benchmark) -> dict[str, str]:
         "commit": f"`{stamp['commit'][:10]}`",
         "parts": ", ".join(record["parts"]),
         "rounds": str(record["repeats"]),
-        "load at the start": f"{record['load']['average']:.1f}{' (busy)' if record['load']['busy'] else ''}",
+        "cores in use before": f"{record['load']['average']:.1f}{' (busy)' if record['load']['busy'] else ''}",
         "sizes": "quick: not shown above" if record["quick"] else "full",
     }
