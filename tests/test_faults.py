@@ -31,7 +31,11 @@ PATIENCE = 300
 
 
 def command_line(results: Path) -> list[str]:
-    program = "import sys; from heads_for_depth.cli.main import main; sys.exit(main())"
+    """The command as from a terminal, where Ctrl-C is heard; what runs this suite may have it ignored."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from heads_for_depth.cli.main import main; sys.exit(main())"
+    )
     options = ["--profile", "smoke", "--experiment", "vision_tuning", "--workers", "1", "--results", str(results)]
     return [sys.executable, "-c", program, "run", *options]
 

