@@ -139,6 +139,7 @@ def test_means_are_compared_as_welch_and_holm_say(tmp_path: Path):
     arms = [(pair.a.accuracy, pair.b.accuracy) for pair in found.cells]
     raw = [stats.ttest_ind(b, a, equal_var=False).pvalue for a, b in arms]
     adjusted = multipletests(raw, method="holm")[1]
+    assert [d.difference for pair in found.cells if (d := pair.difference)] == pytest.approx([0.0, 0.12, 0.02, 0.4])
     assert [pair.p for pair in found.cells] == pytest.approx(list(adjusted))
     assert [pair.agrees for pair in found.cells] == [p >= 0.05 for p in adjusted]
     assert {pair.agrees for pair in found.cells} == {True, False}
