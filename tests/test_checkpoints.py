@@ -1,6 +1,5 @@
 """Checkpoints: a continued run is the uninterrupted one bit for bit, and no other run's state is taken for its own."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from heads_for_depth.records import Record
 from heads_for_depth.training import TrainingLoop, checkpoints, execute
 from heads_for_depth.training.runs import blank_record
 from long_run import long_run
+from repeated_records import without_clocks
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,6 @@ def run() -> PlannedRun:
 def whole(run: PlannedRun) -> Record:
     """The record of the run that nothing interrupts."""
     return execute(run)
-
-
-def without_clocks(record: Record) -> Record:
-    copied: Record = json.loads(json.dumps(record))
-    del copied["seconds"], copied["provenance"]["date"]
-    for epoch in copied["metrics"]["epochs"]:
-        del epoch["seconds"], epoch["cpu_seconds"]
-    return copied
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from heads_for_depth.sweeps import SweepFailed, cluster, missing, run_all
 from heads_for_depth.sweeps.cluster import on_cluster
 from heads_for_depth.training import execute
 from long_run import long_run
+from repeated_records import without_clocks
 
 Process = subprocess.Popen[bytes]
 DASK = [sys.executable, "-m", "dask"]
@@ -31,14 +32,6 @@ UNREACHED = "cannot be reached; start one with `dask scheduler` and give the add
 
 def four_runs() -> list[PlannedRun]:
     return [replace(long_run(epochs=2), run_id=f"long.seed-{seed}", seed=seed) for seed in range(4)]
-
-
-def without_clocks(record: Record) -> Record:
-    copied: Record = json.loads(json.dumps(record))
-    del copied["seconds"], copied["provenance"]["date"]
-    for epoch in copied["metrics"]["epochs"]:
-        del epoch["seconds"], epoch["cpu_seconds"]
-    return copied
 
 
 def start(*arguments: str) -> Process:

@@ -23,6 +23,7 @@ from heads_for_depth.sweeps import missing, run_all
 from heads_for_depth.training import checkpoints, execute
 from heads_for_depth.training.runs import blank_record
 from long_run import long_run
+from repeated_records import without_clocks
 
 LONG_RUN = [sys.executable, str(Path(__file__).with_name("long_run.py"))]
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -44,14 +45,6 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
     while not condition():
         assert process.poll() is None, "the process ended too early"
         time.sleep(0.01)
-
-
-def without_clocks(record: Record) -> Record:
-    copied: Record = json.loads(json.dumps(record))
-    del copied["seconds"], copied["provenance"]["date"]
-    for epoch in copied["metrics"]["epochs"]:
-        del epoch["seconds"], epoch["cpu_seconds"]
-    return copied
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:

@@ -15,7 +15,7 @@ from heads_for_depth.paths import BOOK, NOTEBOOKS, ROOT
 PACKAGE = ROOT / "src" / "heads_for_depth"
 # Each module imports only from those above it.
 ORDER = (
-    "errors", "paths", "claims", "shapes", "wide_attention", "models", "known_models", "attention_lanes",
+    "errors", "paths", "whole_files", "claims", "shapes", "wide_attention", "models", "known_models", "attention_lanes",
     "recount", "datasets", "recipes", "experiments", "provenance", "records", "conditioning", "training", "sweeps",
     "benchmark", "full_scale", "statistics", "verification", "verdicts", "findings", "tables", "figures", "passports",
     "report", "cli",

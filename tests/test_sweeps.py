@@ -1,7 +1,6 @@
 """Sweeps: only what is missing, tuned before tabled, one record per run whatever happens in between."""
 
 import fcntl
-import json
 import multiprocessing
 import os
 import signal
@@ -25,6 +24,7 @@ from heads_for_depth.paths import ROOT
 from heads_for_depth.records import Record
 from heads_for_depth.sweeps import Progress, SweepFailed, Workers, drain, missing, progress, run_all, tuned
 from heads_for_depth.training import execute, jobs
+from repeated_records import without_clocks
 
 RATES = (1e-3, 2e-3, 4e-3)
 
@@ -295,16 +295,6 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_runs(
 # Real worker processes
 
 
-def same_but_for_clocks(record: Record) -> Record:
-    copied = json.loads(json.dumps(record))
-    copied["provenance"].pop("date")
-    copied.pop("seconds")
-    for epoch in copied["metrics"]["epochs"]:
-        epoch.pop("seconds")
-        epoch.pop("cpu_seconds")
-    return copied
-
-
 def test_a_worker_computes_the_same_bits_as_this_process_and_its_bad_input_arrives_as_such(
     tmp_path: Path, tiny_run: PlannedRun
 ):
@@ -315,7 +305,7 @@ def test_a_worker_computes_the_same_bits_as_this_process_and_its_bad_input_arriv
     assert str(refusal.value) == "parameters is 5738: the plan of wrong-count says 1"
     (record,) = records.load(tmp_path, "smoke", "vision_tuning")
     assert torch.get_num_threads() == record["provenance"]["threads"] == 1
-    assert same_but_for_clocks(record) == same_but_for_clocks(execute(good))
+    assert without_clocks(record) == without_clocks(execute(good))
 
 
 def kill_the_next_worker(before: set[int | None]) -> None:

@@ -20,7 +20,6 @@ from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import VISION_ROWS, PlannedRun, reduced_shape
 from heads_for_depth.models import build, count_parameters
 from heads_for_depth.recipes import Recipe
-from heads_for_depth.records import Record
 from heads_for_depth.shapes import Shape
 from heads_for_depth.training import (
     Diverged,
@@ -32,6 +31,7 @@ from heads_for_depth.training import (
     parameter_groups,
     runs,
 )
+from repeated_records import without_clocks
 
 
 def with_recipe(run: PlannedRun, **changes: Any) -> PlannedRun:
@@ -42,17 +42,6 @@ def with_recipe(run: PlannedRun, **changes: Any) -> PlannedRun:
 def with_shape(run: PlannedRun, **changes: Any) -> PlannedRun:
     shape = replace(run.shape, **changes)
     return replace(run, shape=shape, parameters=count_parameters(shape))
-
-
-def without_clocks(record: Record) -> Record:
-    """Everything in a record but durations and the date."""
-    copied = json.loads(json.dumps(record))
-    copied.pop("seconds")
-    copied["provenance"].pop("date")
-    for epoch in copied["metrics"].get("epochs", []):
-        epoch.pop("seconds")
-        epoch.pop("cpu_seconds")
-    return copied
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heads_for_depth.errors import BadInput
+from heads_for_depth.whole_files import written_beside
 
 SCHEMA = "heads-for-depth/run/1"
 STATUSES = ("ok", "diverged", "out_of_memory", "interrupted")
@@ -65,29 +65,14 @@ def write(record: Record, results: Path) -> Path:
     path = path_of(results, record["profile"], record["experiment"], record["run_id"])
     check_writable(path.parent)
     text = json.dumps(record, allow_nan=False, separators=(",", ":"), sort_keys=True) + "\n"
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        path.hardlink_to(name)
+        with written_beside(path.parent, text.encode("utf8")) as file:
+            path.hardlink_to(file)
     except FileExistsError as error:
         raise BadInput("run_id", record["run_id"], f"has a record already at {path}") from error
     except OSError as error:
         raise _unwritable(path.parent, error) from error
-    finally:
-        Path(name).unlink()
     return path
-
-
-def remove_half_written(results: Path) -> int:
-    """Remove the temporary files of writers that were killed; how many there were. Only for who holds the folder."""
-    left = list(results.rglob(".writing-*.tmp"))
-    for path in left:
-        path.unlink()
-    return len(left)
 
 
 def read(path: Path) -> Record:

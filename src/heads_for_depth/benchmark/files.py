@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from heads_for_depth.errors import BadInput
+from heads_for_depth.whole_files import written_beside
 
 SCHEMA = "heads-for-depth/benchmark/1"
 FOLDER = "benchmarks"
@@ -31,21 +30,13 @@ def write(record: Benchmark, results: Path) -> Path:
     """
     _check(record, "new benchmark")
     text = json.dumps(record, allow_nan=False, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    folder, name = results / FOLDER, ""
+    folder = results / FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".writing-", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        return _link(Path(name), folder, record)
+        with written_beside(folder, text.encode("utf8")) as file:
+            return _link(file, folder, record)
     except OSError as error:
         raise BadInput("results", str(folder), f"cannot be written to ({error.strerror})") from error
-    finally:
-        if name:
-            Path(name).unlink(missing_ok=True)
 
 
 def _link(written: Path, folder: Path, record: Benchmark) -> Path:

@@ -32,7 +32,7 @@ def steps(machine: Machine, settings: Settings) -> int:
 
 
 def measure(machine: Machine, settings: Settings, tick: Tick) -> dict[str, Any]:
-    """Share of the processor time of each group of operations, for the first subject; they add up to one."""
+    """Share of each group of operations in the time of a step, for the first subject; they add up to one."""
     subject = settings.subjects[0]
     batches = 2 if settings.quick else 24
     seconds = machine.engine.pool.submit(profiled_seconds, subject.shape, batches).result()
@@ -43,7 +43,7 @@ def measure(machine: Machine, settings: Settings, tick: Tick) -> dict[str, Any]:
 
 
 def profiled_seconds(shape: Shape, batches: int) -> dict[str, float]:
-    """Processor seconds per group while so many batches are trained, after as many to warm up."""
+    """Seconds per group, by the wall clock, while so many batches are trained, after as many to warm up."""
     torch.set_num_threads(1)
     train = fashion_mnist()["train"].first(batches * BATCH_SIZE)
     loop, _ = engine_loop(shape, endless_recipe(len(train)), 0, "automatic")

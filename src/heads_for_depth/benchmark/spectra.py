@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from heads_for_depth.benchmark.exact_matrices import exact_matrix
 from heads_for_depth.benchmark.settings import Settings, Stack
 from heads_for_depth.benchmark.timing import Tick, alternate, seconds_per_call, with_median
 from heads_for_depth.conditioning import condition_numbers, singular_values
-from heads_for_depth.conditioning.spectra import one_thread, relative_error_bound
+from heads_for_depth.conditioning.spectra import relative_error_bound, threads
 
 METHODS: dict[str, Callable[[Tensor], Tensor]] = {
     "loop": lambda stack: torch.stack([torch.linalg.svdvals(matrix) for matrix in stack]),
@@ -32,8 +31,8 @@ def steps(machine: Machine, settings: Settings) -> int:
 
 def measure(machine: Machine, settings: Settings, tick: Tick) -> dict[str, Any]:
     """Speed at every size with one thread and with all, and the errors of κ at every size."""
-    threads = _thread_counts(machine)
-    speeds = [_speed(stack, count, settings, tick) for stack in settings.stacks for count in threads]
+    counts = _thread_counts(machine)
+    speeds = [_speed(stack, count, settings, tick) for stack in settings.stacks for count in counts]
     return {
         "speed": speeds,
         "errors": [_errors(s, k, settings, tick) for s in settings.stacks for k in settings.kappas],
@@ -44,8 +43,8 @@ def _thread_counts(machine: Machine) -> list[int]:
     return [1, machine.threads] if machine.threads > 1 else [1]
 
 
-def _speed(stack: Stack, threads: int, settings: Settings, tick: Tick) -> dict[str, Any]:
-    """Both methods in alternation, and the two halves of the report's, which bound what it could gain."""
+def _speed(stack: Stack, count: int, settings: Settings, tick: Tick) -> dict[str, Any]:
+    """Both methods in alternation with `count` threads, and the halves of the report's, which bound its gain."""
     generator = torch.Generator().manual_seed(0)
     matrices = torch.randn(stack.count, stack.rows, stack.columns, generator=generator, dtype=torch.float64)
     tall = matrices.transpose(-2, -1)
@@ -54,27 +53,17 @@ def _speed(stack: Stack, threads: int, settings: Settings, tick: Tick) -> dict[s
     calls["engine, QR alone"] = partial(_as_the_report, torch.linalg.qr, tall, mode="r")
     calls["engine, SVD alone"] = partial(_as_the_report, torch.linalg.svdvals, square)
     arms = {name: partial(seconds_per_call, call, settings.stack_seconds) for name, call in calls.items()}
-    with _threads(threads):
+    with threads(count):
         seconds = alternate(arms, settings.repeats, partial(tick, "singular values"))
     per_matrix = {name: with_median([value / stack.count for value in found]) for name, found in seconds.items()}
-    return {"rows": stack.rows, "columns": stack.columns, "matrices": stack.count, "threads": threads,
+    return {"rows": stack.rows, "columns": stack.columns, "matrices": stack.count, "threads": count,
             "seconds_per_matrix": per_matrix}  # fmt: skip
 
 
 def _as_the_report(call: Callable[..., object], *arguments: Any, **named: Any) -> None:
     """One half of the report's method, on the one thread that it takes at these sizes."""
-    with one_thread():
+    with threads(1):
         call(*arguments, **named)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _errors(stack: Stack, kappa: int, settings: Settings, tick: Tick) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The command line: `heads-for-depth plan | run | status | recount | kappa | build | serve`."""
+"""The command line, one module per command or group of commands:
+
+`heads-for-depth plan | run | status | verify | compare | reproduce | bench | recount | kappa | build | serve`.
+"""
 
 from heads_for_depth.cli.main import app, main
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 EPSILON = torch.finfo(torch.float64).eps
 SMALL_SIDE = 256
-"""Shorter side up to which singular values are computed on one thread."""
+"""Shorter side up to which singular values are computed on one thread: two spend their time waiting for each other."""
 
 
 def singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch k"]:
@@ -26,17 +26,17 @@ def singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float[Ten
     tall = matrices.double()
     if tall.shape[-2] < tall.shape[-1]:
         tall = tall.transpose(-2, -1)
-    with one_thread() if tall.shape[-1] <= SMALL_SIDE else nullcontext():
+    with threads(1) if tall.shape[-1] <= SMALL_SIDE else nullcontext():
         if tall.shape[-2] > tall.shape[-1]:
             tall = torch.linalg.qr(tall, mode="r").R
         return torch.linalg.svdvals(tall)
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Small factorizations on one core: with two their threads spend more time waiting for each other than working."""
+def threads(count: int) -> Iterator[None]:
+    """So many of torch's threads within the block, and as many as before after it."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from heads_for_depth.sweeps.planning import missing, tuned
 from heads_for_depth.sweeps.workers import Workers, WorkersGone, processes
 from heads_for_depth.training import Attention, checkpoints
 from heads_for_depth.training.jobs import Job, as_jobs, execute_job
+from heads_for_depth.whole_files import remove_half_written
 
 CHECKPOINTS = ".checkpoints"
 """Folder beside the records in which interrupted runs lie."""
@@ -53,7 +54,7 @@ def run_all(
     opened = open_workers or (lambda jobs: processes(workers, jobs))
     added = 0
     with only_sweep(results):
-        records.remove_half_written(results)
+        remove_half_written(results)
         for phase in (False, True):
             todo = missing([run for run in planned if bool(run.tuned_by) is phase], results)
             jobs = as_jobs([tuned(run, results) for run in todo], device)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import torch
 
 from heads_for_depth.errors import BadInput
 from heads_for_depth.records import Record
+from heads_for_depth.whole_files import written_beside
 
 FORMAT = "heads-for-depth/checkpoint/1"
 State = dict[str, Any]
@@ -34,18 +33,11 @@ def save(folder: Path, record: Record, state: State) -> None:
     path = path_of(folder, record)
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, "record": record, "state": state}, buffer)
-    name = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
+        with written_beside(path.parent, buffer.getvalue()) as file:
+            file.replace(path)
     except OSError as error:
-        if name:
-            Path(name).unlink(missing_ok=True)
         raise BadInput("checkpoints", str(folder), f"cannot be written to ({error.strerror}), free it") from error
 
 

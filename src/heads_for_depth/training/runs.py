@@ -92,8 +92,7 @@ def blank_record(run: PlannedRun, device: str) -> Record:
 
 
 def initial_model(run: PlannedRun) -> nn.Module:
-    """The untrained model of a run on the CPU. On one machine equal seeds give bit-equal weights
-    where the shapes agree."""
+    """The untrained model of a run on the CPU: on one machine equal seeds give bit-equal weights for equal shapes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
         model = build(run.shape)

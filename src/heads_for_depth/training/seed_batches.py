@@ -62,9 +62,9 @@ def _train(runs: Sequence[PlannedRun], device: str, found: Sequence[Record]) -> 
     if is_tabled(runs[0]):
         _note_kappa(batch, validation, found, "initial")
     for epoch in range(recipe.epochs):
-        losses, seconds = batch.epoch(train, epoch)
+        losses, clocks = batch.epoch(train, epoch)
         for record, loss, measured in zip(found, losses, batch.evaluate(validation, "validation"), strict=True):
-            line = {"train_loss": loss, "seconds": seconds, "cpu_seconds": seconds} | measured
+            line = {"train_loss": loss} | clocks | measured
             record["metrics"].setdefault("epochs", []).append(line)
     tested = batch.evaluate(test, "test") if is_tabled(runs[0]) else [{}] * len(runs)
     for record, measured in zip(found, tested, strict=True):
@@ -140,9 +140,9 @@ class SeedBatch:
         for gradient in gradients:
             gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
 
-    def epoch(self, train: Split, epoch: int) -> tuple[list[float], float]:
-        """One pass of every seed over its own order of the images; mean losses, and seconds per seed."""
-        started = time.perf_counter()
+    def epoch(self, train: Split, epoch: int) -> tuple[list[float], dict[str, float]]:
+        """One pass of every seed over its own order of the images; mean losses, and a seed's share of the seconds."""
+        started, started_cpu = time.perf_counter(), time.process_time()
         self.skeleton.train()
         losses = []
         for inputs, labels in self._batches(train, epoch):
@@ -150,7 +150,8 @@ class SeedBatch:
             self.step += 1
             losses.append(self._replay(inputs, labels) if self.device == "cuda" else self.optimize(inputs, labels))
         means = torch.stack(losses).mean(dim=0).tolist()
-        return means, round((time.perf_counter() - started) / len(self.runs), 3)
+        spent = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - started_cpu}
+        return means, {name: round(seconds / len(self.runs), 3) for name, seconds in spent.items()}
 
     def _replay(self, inputs: Tensor, labels: Tensor) -> Tensor:
         if self.graph is None:
