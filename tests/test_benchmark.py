@@ -28,8 +28,8 @@ from conftest import InlinePool
 from heads_for_depth.benchmark import (
     engine,
     files,
-    flops,
     notebook,
+    peak,
     profile,
     reading,
     running,
@@ -193,26 +193,13 @@ def test_the_peak_of_memory_is_at_least_what_the_process_holds() -> None:
     assert peak_resident_bytes() >= held.nbytes
 
 
-# --- operations ---
-
-
-@pytest.mark.parametrize("heads", [1, 4, 16])
-def test_the_operations_of_a_vit_are_those_of_a_count_by_hand(heads: int) -> None:
-    d, tokens, mlp, classes = 32, 17, 128, 10
-    shape = Shape(
-        family="vit", depth=(2,), d_model=(d,), heads=(heads,), mlp_width=(mlp,),
-        image_size=28, patch_size=7, in_chans=1, classes=classes,
-    )  # fmt: skip
-    block = 2 * tokens * (d * 3 * d + 2 * tokens * d + d * d + 2 * d * mlp)
-    patches = 2 * 16 * 49 * d
-    # backward costs twice the forward, but the pixels need no gradient
-    assert flops.training_flops(shape) == 3 * (2 * block + 2 * d * classes) + 2 * patches
+# --- the machine's peak ---
 
 
 def test_the_peak_is_two_operations_per_multiply_add_over_the_fastest_call(monkeypatch) -> None:
     seconds = iter([0.5, 0.25, 1.0, 8.0, 8.0, 4.0])
-    monkeypatch.setattr(flops, "seconds_per_call", lambda *_: next(seconds))
-    assert flops.gemm_flops_per_second((4, 8)) == {"4": 2 * 4**3 / 0.25, "8": 2 * 8**3 / 4.0}
+    monkeypatch.setattr(peak, "seconds_per_call", lambda *_: next(seconds))
+    assert peak.gemm_flops_per_second((4, 8)) == {"4": 2 * 4**3 / 0.25, "8": 2 * 8**3 / 4.0}
 
 
 # --- the two loops do the same ---
@@ -362,11 +349,6 @@ def test_a_second_benchmark_of_a_machine_gets_a_dated_file_and_leaves_the_first_
     assert first.read_bytes() == before
     assert sorted(path.name for path in first.parent.iterdir()) == sorted([first.name, *(p.name for p in others)])
     assert sorted(found["repeats"] for found in files.load(tmp_path)) == [3, 5, 7]
-
-
-def test_a_machine_is_named_by_its_processor_and_cores() -> None:
-    machine = {"processor": "Intel(R) Core(TM) i7-8550U CPU @ 1.80GHz", "cores": 8}
-    assert files.machine_slug(machine) == "intel-core-i7-8550u-cpu-1-80ghz-8-cores"
 
 
 def test_the_page_shows_the_newest_of_the_most_complete_benchmarks_and_never_a_quick_one(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from heads_for_depth.claims import load_rows, load_table
 from heads_for_depth.datasets import fashion_mnist
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import ARMS, VISION_ROWS, reduced_shape, vision_row
+from heads_for_depth.flops import forward_flops
 from heads_for_depth.full_scale import checkpoints, command, costs
 from heads_for_depth.full_scale.command import main
 from heads_for_depth.full_scale.costs import AssumedSpeed, row_costs
@@ -733,7 +734,7 @@ def test_the_operations_of_a_vit_are_those_of_its_matrices():
     depth, width, mlp, tokens = 12, 768, 3072, 14 * 14 + 1
     block = 2 * tokens * (4 * width * width + 2 * width * mlp) + 2 * 2 * tokens * tokens * width
     ends = 2 * 14 * 14 * (3 * 16 * 16) * width + 2 * width * 1000
-    assert costs.forward_flops(shape) == depth * block + ends
+    assert forward_flops(shape) == depth * block + ends
     assert costs.arm_cost(shape).training_flops_per_image == 3 * (depth * block + ends)
 
 

@@ -123,3 +123,8 @@ def test_cuda_is_refused_where_there_is_none_and_taken_where_there_is_one(monkey
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert provenance.check_device("cuda") == "cuda"
     assert provenance.check_device("cpu") == "cpu"
+
+
+def test_a_machine_is_named_by_its_processor_and_cores() -> None:
+    machine = {"processor": "Intel(R) Core(TM) i7-8550U CPU @ 1.80GHz", "cores": 8}
+    assert provenance.machine_slug(machine) == "intel-core-i7-8550u-cpu-1-80ghz-8-cores"

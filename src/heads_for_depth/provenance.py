@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -48,6 +50,17 @@ def machine() -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def machine_slug(machine: Mapping[str, Any]) -> str:
+    """A file name for this kind of machine: its processor and the number of its cores."""
+    return slug(f"{machine['processor']} {machine['cores']} cores")
+
+
+def slug(words: str) -> str:
+    """The words in lower-case letters and digits with hyphens between, trade marks left out."""
+    plain = words.lower().replace("(r)", "").replace("(tm)", "")
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
 
 
 def _processor() -> str:

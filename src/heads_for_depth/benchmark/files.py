@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from heads_for_depth.errors import BadInput
+from heads_for_depth.provenance import machine_slug
 from heads_for_depth.whole_files import written_beside
 
 SCHEMA = "heads-for-depth/benchmark/1"
 FOLDER = "benchmarks"
 FIELDS = ("schema", "quick", "repeats", "load", "seconds", "parts", "provenance")
 Benchmark = dict[str, Any]
-
-
-def machine_slug(machine: Mapping[str, Any]) -> str:
-    """A file name for this kind of machine: its processor and the number of its cores."""
-    words = f"{machine['processor']} {machine['cores']} cores".lower().replace("(r)", "").replace("(tm)", "")
-    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
 def write(record: Benchmark, results: Path) -> Path:

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from heads_for_depth.benchmark.engine import Attention, Machine, engine_window, together
-from heads_for_depth.benchmark.flops import gemm_flops_per_second, training_flops
+from heads_for_depth.benchmark.peak import gemm_flops_per_second
 from heads_for_depth.benchmark.plain_loop import plain_window
 from heads_for_depth.benchmark.reading import ENGINE, ENGINE_SDPA, PLAIN
 from heads_for_depth.benchmark.settings import Settings, Subject
 from heads_for_depth.benchmark.timing import Tick, alternate, soon, with_median
+from heads_for_depth.flops import training_flops
 
 Sample = dict[str, Any]
 """What one arm showed in one round: images per second of the whole machine, and what is known of its processes."""

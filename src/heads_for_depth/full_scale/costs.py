@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-
-import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from heads_for_depth.claims import Claim
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import VISION_ROWS, Arm, VisionRow
+from heads_for_depth.flops import forward_flops
 from heads_for_depth.full_scale.jobs import arm_shape
 from heads_for_depth.full_scale.recipe import FullRecipe
-from heads_for_depth.models import build, count_parameters
+from heads_for_depth.models import count_parameters
 from heads_for_depth.shapes import FAMILIES, Shape
 
 IMAGENET_IMAGES = 1_281_167
@@ -81,19 +78,6 @@ def row_costs(claims: Iterable[Claim]) -> list[RowCost]:
 def arm_cost(shape: Shape) -> ArmCost:
     """Parameters and operations of one shape."""
     return ArmCost(parameters=count_parameters(shape), training_flops_per_image=TRAINING_FACTOR * forward_flops(shape))
-
-
-@cache
-def forward_flops(shape: Shape) -> int:
-    """Operations of the forward pass of one image, counted on `meta`; a multiply-add is two.
-
-    Matrix products and convolutions count, and nothing else: norms, softmax and activations do not.
-    """
-    counter = FlopCounterMode(display=False)
-    model = build(shape, "meta").eval()
-    with counter, torch.no_grad():
-        model(torch.empty(1, shape.in_chans, shape.image_size, shape.image_size, device="meta"))
-    return int(counter.get_total_flops())
 
 
 def _declared(row: VisionRow) -> RowCost:
