@@ -60,7 +60,7 @@ def failures_as_status(*together: Record) -> Iterator[None]:
     except Diverged:
         status = "diverged"
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         status = "out_of_memory"
     else:
@@ -69,7 +69,7 @@ def failures_as_status(*together: Record) -> Iterator[None]:
         record["status"] = status
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out; torch's allocator on the CPU has no exception class of its own."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 

@@ -1,0 +1,1 @@
+"""Latency, throughput, training step, memory and operations of full-size shapes, before and after, in alternation."""

@@ -1,0 +1,175 @@
+"""Measure what has no record yet on this machine, each series in a process of its own, and write one record a shape."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from heads_for_depth import provenance
+from heads_for_depth.benchmark.running import load_at_start
+from heads_for_depth.errors import BadInput
+from heads_for_depth.experiments import EXPERIMENTS
+from heads_for_depth.flops import forward_flops, training_flops
+from heads_for_depth.models import count_parameters
+from heads_for_depth.records import SCHEMA, Record, check_writable, recorded_ids, write
+from heads_for_depth.recount import LanguageShape
+from heads_for_depth.recount.language import language_parameters
+from heads_for_depth.sweeps import processes
+from heads_for_depth.sweeps.workers import available_cores
+from heads_for_depth.throughput import measuring, memory
+from heads_for_depth.throughput.modes import Mode, Settings, check_mode, settings_of
+from heads_for_depth.throughput.subjects import AnyShape, Series, Subject, thinned
+from heads_for_depth.throughput.workload import input_bytes
+
+T = TypeVar("T")
+EXPERIMENT = "throughput"
+assert EXPERIMENT not in EXPERIMENTS, "it is no sweep: what is timed must run alone"
+
+
+def run_id(series: Series, subject: Subject, mode: Mode) -> str:
+    """Name of a record; it carries the machine, so that another one's stands beside it."""
+    return f"{series.name}.{subject.name}.{mode.words}.{mode.hardware}"
+
+
+def missing(all_series: Sequence[Series], mode: Mode, profile: str, results: Path) -> list[Series]:
+    """The series of which this machine has not measured every subject in this mode."""
+    recorded = recorded_ids(results, profile, EXPERIMENT)
+    wanted = map(thinned, all_series) if mode.compiled else all_series
+    return [s for s in wanted if any(run_id(s, subject, mode) not in recorded for subject in s.subjects)]
+
+
+def measure_missing(all_series: Sequence[Series], modes: Sequence[Mode], profile: str, results: Path) -> int:
+    """Measure every series that lacks a record in these modes, with a progress bar on stderr; how many there were.
+
+    A shape that does not fit into memory becomes a record of that status, and the next series follows. Raises BadInput
+    where a mode cannot run here, the folder cannot be written to, or a batch is larger than memory by itself.
+    """
+    for mode in modes:
+        check_mode(mode)
+        check_batches(all_series, settings_of(profile, mode))
+    check_writable(results)
+    todo = [(series, mode) for mode in modes for series in missing(all_series, mode, profile, results)]
+    bar = tqdm(todo, unit="series", file=sys.stderr, dynamic_ncols=True, disable=not todo)
+    for series, mode in bar:
+        bar.set_postfix_str(f"{series.name}, {mode.words}")
+        recorded = recorded_ids(results, profile, EXPERIMENT)
+        for record in measure_series(series, mode, settings_of(profile, mode), profile):
+            if record["run_id"] not in recorded:
+                write(record, results)
+    return len(todo)
+
+
+def check_batches(all_series: Sequence[Series], settings: Settings) -> None:
+    """Raise BadInput where one batch of inputs alone is larger than the memory of this machine."""
+    most = provenance.machine()["memory_bytes"]
+    for subject in (subject for series in all_series for subject in series.subjects):
+        for batch in (*settings.batch_sizes, settings.training_batch):
+            size = input_bytes(subject, batch)
+            if size > most:
+                needs = f"its inputs alone take {size / 2**30:.0f} GiB, this machine has {most / 2**30:.0f}"
+                raise BadInput("batch size", batch, f"{needs}; give a smaller one")
+
+
+def measure_series(series: Series, mode: Mode, settings: Settings, profile: str) -> list[Record]:
+    """The records of all subjects of a series, measured in alternation; nothing is written."""
+    started, load = time.perf_counter(), load_at_start()
+    found = _together_or_alone(series, mode, settings)
+    peaks = {subject.name: _peaks(series, subject, mode, settings, found) for subject in series.subjects}
+    seconds = round(time.perf_counter() - started, 3)
+    origin = {"seconds": {"total": seconds}, "provenance": stamp(mode) | {"load": load["words"], "busy": load["busy"]}}
+    return [
+        _measured(_planned(series, subject, mode, settings, profile), found[subject.name], peaks[subject.name]) | origin
+        for subject in series.subjects
+    ]
+
+
+def stamp(mode: Mode) -> dict[str, Any]:
+    """Where the numbers come from; the measuring process uses every core it may."""
+    return provenance.stamp(mode.device) | {"threads": threads()}
+
+
+def threads() -> int:
+    """Threads with which a model is timed."""
+    return len(available_cores())
+
+
+def in_own_process(function: Callable[..., T], *arguments: Any) -> T | None:
+    """The result of a call in a fresh process; None where that process was killed, as the system does for memory."""
+    try:
+        with processes(1, 1) as workers:
+            return workers.pool.submit(function, *arguments).result()
+    except BrokenExecutor:
+        return None
+
+
+def _together_or_alone(series: Series, mode: Mode, settings: Settings) -> dict[str, measuring.Quantities | None]:
+    """All subjects in one process; each in its own where memory does not hold them together."""
+    measure = partial(measuring.measure, mode=mode, settings=settings, threads=threads())
+    together = in_own_process(measure, series)
+    if together is not None:
+        return together
+    alone: dict[str, measuring.Quantities | None] = {}
+    for subject in series.subjects:
+        single = Series(name=series.name, title=series.title, kind=series.kind, subjects=(subject,))
+        alone |= in_own_process(measure, single) or {subject.name: None}
+    return alone
+
+
+def _peaks(
+    series: Series, subject: Subject, mode: Mode, settings: Settings, found: dict[str, measuring.Quantities | None]
+) -> dict[str, Any] | None:
+    """Peak memory of the batches that fitted; on a CPU not of a compiled model, as the compiler's would count too."""
+    quantities = found[subject.name]
+    if quantities is None or (mode.compiled and mode.device == "cpu"):
+        return None
+    fitting = tuple(int(batch) for batch, seconds in quantities["forward"].items() if seconds is not None)
+    training = measuring.training_batch(series, settings)
+    return in_own_process(memory.peaks, subject, mode, fitting, training)
+
+
+def _planned(series: Series, subject: Subject, mode: Mode, settings: Settings, profile: str) -> Record:
+    plan = {
+        "series": series.name, "title": series.title, "kind": series.kind, "subject": subject.name,
+        "reference": series.reference, "shape": shape_as_dict(subject.shape), "tokens": subject.tokens,
+        "assumption": subject.assumption, "device": mode.device, "precision": mode.precision,
+        "compiled": mode.compiled, "settings": settings.as_dict(),
+    }  # fmt: skip
+    return {
+        "schema": SCHEMA, "run_id": run_id(series, subject, mode), "experiment": EXPERIMENT, "profile": profile,
+        "status": "ok", "plan": plan, "parameters": parameters_of(subject.shape),
+        "metrics": {"flops": flops_of(subject)}, "kappa": {},
+    }  # fmt: skip
+
+
+def _measured(planned: Record, quantities: measuring.Quantities | None, peaks: dict[str, Any] | None) -> Record:
+    """The record with what was measured, or with the status that says why nothing was."""
+    if quantities is None:
+        return planned | {"status": "out_of_memory"}
+    return planned | {"metrics": planned["metrics"] | quantities | {"peak_memory_bytes": peaks}}
+
+
+def shape_as_dict(shape: AnyShape) -> dict[str, Any]:
+    """Plain values for a record."""
+    if isinstance(shape, LanguageShape):
+        names = ("family", "depth", "d_model", "heads", "mlp_width", "vocab_size", "positions")
+        values = {name: getattr(shape, name) for name in names}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return shape.as_dict()
+
+
+def parameters_of(shape: AnyShape) -> int:
+    """Exact parameters of the shape itself."""
+    return language_parameters(shape) if isinstance(shape, LanguageShape) else count_parameters(shape)
+
+
+def flops_of(subject: Subject) -> dict[str, int]:
+    """Operations of one image or text."""
+    arguments = (subject.shape, subject.tokens)
+    return {"forward": forward_flops(*arguments), "training": training_flops(*arguments)}
