@@ -260,7 +260,7 @@ def test_ctrl_c_is_answered_with_how_to_continue(
     monkeypatch.setattr(jobs, "execute", interrupted)
     assert main(run_conditioning(tmp_path, "--workers", "1")) == 130
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == "heads-for-depth: interrupted; every finished run is recorded, the same command continues"
+    assert said == "heads-for-depth: interrupted; what was recorded is whole, the same command goes on from there"
     assert len(files(tmp_path)) == 1
 
 

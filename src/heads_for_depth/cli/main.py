@@ -21,6 +21,8 @@ COMMANDS = (
     "compare_command",
     "reproduce_command",
     "bench_command",
+    "throughput_command",
+    "parallelism_command",
 )
 
 app = typer.Typer(
@@ -45,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
-        _complain("interrupted; every finished run is recorded, the same command continues", code)
+        _complain("interrupted; what was recorded is whole, the same command goes on from there", code)
     return code
 
 

@@ -175,6 +175,11 @@ def chosen(all_lines: Sequence[Line], wanted: Callable[[Line], bool]) -> list[Li
     return [line for line in all_lines if wanted(line)]
 
 
+def heads_only(all_lines: Sequence[Line]) -> list[Line]:
+    """The lines of the series in which only heads change."""
+    return chosen(all_lines, lambda line: line.kind == "heads")
+
+
 def data(all_lines: Sequence[Line]) -> pd.DataFrame:
     """One line per shape, mode, machine, quantity and round, unrounded."""
     columns = ["series", "subject", "machine", "mode", "status", "parameters", "flops_forward", "flops_training",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,13 +25,30 @@ from heads_for_depth.recount.language import language_parameters
 from heads_for_depth.sweeps import processes
 from heads_for_depth.sweeps.workers import available_cores
 from heads_for_depth.throughput import measuring, memory
-from heads_for_depth.throughput.modes import Mode, Settings, check_mode, settings_of
-from heads_for_depth.throughput.subjects import AnyShape, Series, Subject, thinned
+from heads_for_depth.throughput.modes import Mode, Settings, check_mode, modes_of, settings_of
+from heads_for_depth.throughput.subjects import AnyShape, Series, Subject, series_of, thinned
 from heads_for_depth.throughput.workload import input_bytes
 
 T = TypeVar("T")
 EXPERIMENT = "throughput"
 assert EXPERIMENT not in EXPERIMENTS, "it is no sweep: what is timed must run alone"
+
+
+WHEN = ("where none", "here", "never")
+"""When a notebook measures: where the folder holds no measurement of its profile, on this machine, or not at all."""
+
+
+def measure_when(when: str, profile: str, device: str, results: Path) -> int:
+    """Measure what a notebook is asked to, and say how many series that were.
+
+    "where none" measures in a folder without any machine's measurement of this profile; "here" measures what this
+    machine has not, beside what others have. The profile `full` has no throughput of its own. Raises BadInput.
+    """
+    if when not in WHEN:
+        raise BadInput("measure", when, f"use one of {', '.join(WHEN)}")
+    if when == "never" or profile == "full" or (when == "where none" and recorded_ids(results, profile, EXPERIMENT)):
+        return 0
+    return measure_missing(series_of(profile), modes_of(profile, device), profile, results)
 
 
 def run_id(series: Series, subject: Subject, mode: Mode) -> str:
@@ -41,8 +59,18 @@ def run_id(series: Series, subject: Subject, mode: Mode) -> str:
 def missing(all_series: Sequence[Series], mode: Mode, profile: str, results: Path) -> list[Series]:
     """The series of which this machine has not measured every subject in this mode."""
     recorded = recorded_ids(results, profile, EXPERIMENT)
-    wanted = map(thinned, all_series) if mode.compiled else all_series
+    buildable = [series for series in all_series if _can_build(series)]
+    wanted = list(map(thinned, buildable)) if mode.compiled else buildable
     return [s for s in wanted if any(run_id(s, subject, mode) not in recorded for subject in s.subjects)]
+
+
+def _can_build(series: Series) -> bool:
+    """False, with a word on stderr, for models of text where transformers is not installed."""
+    text = any(isinstance(subject.shape, LanguageShape) for subject in series.subjects)
+    if text and find_spec("transformers") is None:
+        print(f"{series.name} is left out: it needs a package, pip install transformers", file=sys.stderr)
+        return False
+    return True
 
 
 def measure_missing(all_series: Sequence[Series], modes: Sequence[Mode], profile: str, results: Path) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import timeit
 from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
 import torch
-from torch.utils.benchmark import Timer
 
 from heads_for_depth.training.runs import is_out_of_memory
 
@@ -31,6 +31,9 @@ def clock_of(device: str, synchronize: Callable[[], object] | None = None, now: 
 
 def seconds_per_call(call: Callable[[], object], threads: int, at_least: float, clock: Clock) -> float:
     """Median seconds of a call, over as many as fill `at_least` seconds, after calls to warm up that do not count."""
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # which the timer imports, warns of no CUDA
+    from torch.utils.benchmark import Timer
+
     timer = Timer(stmt="call()", globals={"call": call}, num_threads=threads, timer=clock)
     return float(timer.blocked_autorange(min_run_time=at_least).median)
 

@@ -1,0 +1,132 @@
+"""Every row's ceilings and predictions before and after, and what was measured on processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from heads_for_depth.parallelism import (
+    GPU_COUNTS,
+    AnyShape,
+    Assumptions,
+    CeilingChange,
+    Prediction,
+    ceiling_change,
+    speed_up,
+)
+from heads_for_depth.records import Record, load
+from heads_for_depth.throughput.subjects import Series, series_of
+
+EXPERIMENT = "tensor_parallel"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """A row at full size."""
+
+    name: str
+    before: AnyShape
+    after: AnyShape
+    tokens: int | None
+
+    @property
+    def ceilings(self) -> CeilingChange:
+        """How far each end can be taken apart."""
+        return ceiling_change(self.before, self.after)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Predicted:
+    """Predictions of a training step, by number of GPUs; None where one copy cannot use exactly so many."""
+
+    name: str
+    before: dict[int, Prediction | None]
+    after: dict[int, Prediction | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """One model shared out over so many processes."""
+
+    name: str
+    degree: int
+    relative_difference: float
+    """Largest difference of a logit from those of one process, over the largest logit."""
+    all_reduces: int
+    bytes: int
+    """Payload of one process in one forward pass."""
+    seconds: float
+    all_reduce_share: float | None
+    """Share of the seconds that as many all-reduces of this size take by themselves."""
+    oversubscribed: bool
+    machine: str
+
+
+def pairs() -> list[Pair]:
+    """The rows whose ends are both known or assumed, as they are stated."""
+    found = []
+    for series in series_of("cpu"):
+        ends = {subject.name: subject for subject in series.subjects}
+        if series.kind == "row" and "after" in ends:
+            before, after = ends["before"], ends["after"]
+            tokens = before.tokens or None
+            found.append(Pair(name=_name(series), before=before.shape, after=after.shape, tokens=tokens))
+    return found
+
+
+def _name(series: Series) -> str:
+    return series.title.removesuffix(" (our own row)")
+
+
+def predicted(rows: Sequence[Pair], assumptions: Assumptions, counts: Sequence[int] = GPU_COUNTS) -> list[Predicted]:
+    """What the cost model predicts for one copy of each model, without data replicas."""
+    return [
+        Predicted(
+            name=row.name,
+            before=speed_up(row.before, assumptions, counts=counts, tokens=row.tokens),
+            after=speed_up(row.after, assumptions, counts=counts, tokens=row.tokens),
+        )
+        for row in rows
+    ]
+
+
+def predicted_data(found: Sequence[Predicted]) -> pd.DataFrame:
+    """One line per row, end and number of GPUs, unrounded."""
+    lines = [
+        {"row": one.name, "end": end, "gpus": gpus}
+        | {
+            "tensor_degree": prediction.layout.tensor_degree if prediction else None,
+            "pipeline_stages": prediction.layout.pipeline_stages if prediction else None,
+            "predicted_seconds": prediction.predicted_seconds if prediction else None,
+            "predicted_speed_up": prediction.speed_up if prediction else None,
+        }
+        for one in found
+        for end, values in (("before", one.before), ("after", one.after))
+        for gpus, prediction in values.items()
+    ]
+    return pd.DataFrame(lines).astype({"tensor_degree": "Int64", "pipeline_stages": "Int64"})
+
+
+def measured(results: Path, profiles: Sequence[str]) -> list[Measured]:
+    """Every degree that was measured, by shape and degree."""
+    found = [_measured(record) for profile in profiles for record in load(results, profile, EXPERIMENT)]
+    return sorted(found, key=lambda one: (one.machine, one.name, one.degree))
+
+
+def _measured(record: Record) -> Measured:
+    metrics, seconds, provenance = record["metrics"], record["seconds"], record["provenance"]
+    forward = seconds["forward_seconds"]["median"]
+    return Measured(
+        name=f"{record['plan']['row']}, {record['plan']['arm']}",
+        degree=record["plan"]["degree"],
+        relative_difference=metrics["relative_difference"],
+        all_reduces=metrics["all_reduces"],
+        bytes=metrics["bytes"],
+        seconds=forward,
+        all_reduce_share=metrics["communication_share"],
+        oversubscribed=metrics["oversubscribed"],
+        machine=provenance["machine"]["processor"],
+    )

@@ -1,0 +1,236 @@
+"""What shapes cost in time and memory, and what a reshape saves there beside what it saves in parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from heads_for_depth.benchmark.reading import Ratio
+from heads_for_depth.claims import load_table
+from heads_for_depth.tables.formatting import MINUS, millions, percent, whole
+from heads_for_depth.throughput.reading import QUANTITIES, Comparison, Line, Quantity, Timing, chosen, comparisons
+from heads_for_depth.throughput.subjects import RECOUNTING, not_measured
+
+NOT_MEASURED = "not measured"
+OUT_OF_MEMORY = "out of memory"
+HEADINGS: dict[Quantity, str] = {"latency": "latency", "forward": "forward, best batch", "training": "training step"}
+SIDES = {"before": "before", "after": "after", RECOUNTING: "after, as it recounts"}
+ASSUMED = "†"
+
+
+def saved(share: float, decimals: int = 0) -> str:
+    """What is saved, in percent; a loss has a sign."""
+    return percent(share, decimals).replace("-", MINUS)
+
+
+def saved_time(ratio: Ratio | None) -> str:
+    """Share of time saved: median over rounds [lowest, highest]."""
+    if ratio is None:
+        return OUT_OF_MEMORY
+    ends = ", ".join(f"{100 * (1 - end):.0f}".replace("-", MINUS) for end in (ratio.highest, ratio.lowest))
+    return f"{saved(1 - ratio.median)} [{ends}]"
+
+
+def name_of(line: Line) -> str:
+    """A shape in a table of rows; a dagger where something of it is assumed."""
+    mark = f" {ASSUMED}" if line.assumption and line.subject != RECOUNTING else ""
+    return f"{line.title}, {SIDES.get(line.subject, line.subject)}{mark}"
+
+
+def reshape_name(line: Line) -> str:
+    """A reshape beside its own baseline."""
+    mark = f" {ASSUMED}" if line.assumption and line.subject != RECOUNTING else ""
+    return line.title + (" (as it recounts)" if line.subject == RECOUNTING else "") + mark
+
+
+def savings(lines: Sequence[Line]) -> pd.DataFrame:
+    """One line per reshape: parameters and time saved against its baseline."""
+    return _frame(
+        [
+            {"reshape": reshape_name(one.line), "parameters saved": saved(one.parameters_saved)}
+            | {f"{HEADINGS[quantity]} saved": saved_time(one.time(quantity)) for quantity in QUANTITIES}
+            for one in comparisons(lines)
+        ],
+        ["reshape"],
+    )
+
+
+def other_savings(lines: Sequence[Line]) -> pd.DataFrame:
+    """One line per reshape: operations and peak memory saved."""
+    return _frame(
+        [
+            {
+                "reshape": reshape_name(one.line),
+                "parameters saved": saved(one.parameters_saved),
+                "operations saved": saved(one.flops_saved),
+                "memory saved, forward": _memory_saved(one, "forward"),
+                "memory saved, training": _memory_saved(one, "training"),
+            }
+            for one in comparisons(lines)
+        ],
+        ["reshape"],
+    )
+
+
+def _memory_saved(comparison: Comparison, use: str) -> str:
+    share = comparison.memory(use)
+    return NOT_MEASURED if share is None else saved(1 - share)
+
+
+def speeds(lines: Sequence[Line]) -> pd.DataFrame:
+    """One line per shape: latency, throughput at its best batch, training step."""
+    rows = chosen(lines, lambda line: line.kind == "row")
+    return _frame(
+        [
+            {
+                "shape": name_of(line),
+                "latency (ms)": _timed(line, "latency", lambda timing: f"{1000 * timing.median:.0f}"),
+                "per second (batch)": _timed(line, "forward", lambda t: f"{_rate(t.per_second)} ({t.batch})"),
+                "trained per second (batch)": _timed(line, "training", lambda t: f"{_rate(t.per_second)} ({t.batch})"),
+            }
+            for line in rows
+        ],
+        ["shape"],
+    )
+
+
+def sizes(lines: Sequence[Line]) -> pd.DataFrame:
+    """One line per shape: parameters, operations, achieved operations per second, peak memory."""
+    rows = chosen(lines, lambda line: line.kind == "row")
+    return _frame(
+        [
+            {
+                "shape": name_of(line),
+                "parameters (M)": millions(line.parameters, 1),
+                "GFLOP forward": f"{line.flops['forward'] / 1e9:.1f}",
+                "achieved GFLOP/s": _achieved(line),
+                "memory (MB), forward": _megabytes(line.memory["forward"]),
+                "memory (MB), training": _megabytes(line.memory["training"]),
+            }
+            for line in rows
+        ],
+        ["shape"],
+    )
+
+
+def _timed(line: Line, quantity: Quantity, write: Callable[[Timing], str]) -> str:
+    timing = line.timings[quantity]
+    return OUT_OF_MEMORY if timing is None else write(timing)
+
+
+def _rate(number: float) -> str:
+    return f"{number:.1f}" if number < 100 else whole(round(number))
+
+
+def _achieved(line: Line) -> str:
+    speed = line.flops_per_second("forward")
+    return OUT_OF_MEMORY if speed is None else whole(round(speed / 1e9))
+
+
+def _megabytes(size: int | None) -> str:
+    return NOT_MEASURED if size is None else whole(round(size / 1e6))
+
+
+def heads(lines: Sequence[Line], series: str) -> pd.DataFrame:
+    """One line per head count of a series: time and memory as multiples of those of the published count."""
+    found = {one.line.subject: one for one in comparisons(lines, "heads") if one.line.series == series}
+    ours = sorted(chosen(lines, lambda line: line.series == series), key=lambda line: line.heads)
+    return _frame([_heads_row(line, found.get(line.subject)) for line in ours], ["heads"])
+
+
+def _heads_row(line: Line, comparison: Comparison | None) -> dict[str, str]:
+    published = line.subject == line.reference
+    times = {
+        HEADINGS[quantity]: "1" if published else _multiple(comparison.time(quantity) if comparison else None)
+        for quantity in QUANTITIES
+    }
+    memory = None if comparison is None else comparison.memory("forward")
+    return {
+        "heads": f"{line.heads} (published)" if published else str(line.heads),
+        "head_dim": str(line.head_dim),
+        **times,
+        "memory": "1" if published else (NOT_MEASURED if memory is None else f"{memory:.2f}"),
+    }
+
+
+def _multiple(ratio: Ratio | None) -> str:
+    return OUT_OF_MEMORY if ratio is None else f"{ratio.median:.2f}"
+
+
+def literature(lines: Sequence[Line]) -> pd.DataFrame:
+    """timm's published speeds of the baselines, and this report's on a GPU where it has measured one."""
+    table = load_table("timm_benchmarks")
+    titles = {"xcit-m": "XCiT-M", "tnt-b": "TNT-B", "davit-b": "DaViT-B", "xcit-l": "XCiT-L", "davit-l": "DaViT-L",
+              "vit-b": "ViT-B", "vit-l": "ViT-L", "deit-b": "DeiT-B"}  # fmt: skip
+    on_gpu = {line.series: line for line in lines if line.device == "cuda" and line.subject == "before"}
+    return _frame(
+        [
+            {
+                "baseline": title,
+                "RTX 3090, forward": _published(table, f"{row}-infer-rtx3090"),
+                "RTX 3090, training": _published(table, f"{row}-train-rtx3090"),
+                "i9-10940X, forward": _published(table, f"{row}-infer-i9-10940x"),
+                "a GPU of ours": _ours(on_gpu.get("vit-own" if row == "vit-b" else row)),
+            }
+            for row, title in titles.items()
+        ],
+        ["baseline"],
+    )
+
+
+def _published(table: pd.DataFrame, row: str) -> str:
+    return str(table.loc[row, "samples_per_second"]) if row in table.index else "not in timm's files"
+
+
+def _ours(line: Line | None) -> str:
+    timing = None if line is None else line.timings["forward"]
+    return NOT_MEASURED if timing is None else whole(round(timing.per_second))
+
+
+def left_out() -> pd.DataFrame:
+    """Sides of published rows that are not measured, and why."""
+    return pd.DataFrame([{"row": row, "side": side, "why": why} for row, side, why in not_measured()])
+
+
+def assumptions(lines: Sequence[Line]) -> pd.DataFrame:
+    """One line per shape of which something is not published."""
+    assumed = chosen(lines, lambda line: bool(line.assumption))
+    return _frame([{"shape": name_of(line), "assumed": line.assumption} for line in assumed], ["shape"])
+
+
+def measurements(lines: Sequence[Line]) -> pd.DataFrame:
+    """One line per machine and mode."""
+    places = dict.fromkeys((line.machine, line.mode) for line in lines)
+    return _frame([_measurement(machine, mode, lines) for machine, mode in places], ["machine"])
+
+
+def _measurement(machine: str, mode: str, lines: Sequence[Line]) -> dict[str, str]:
+    ours = chosen(lines, lambda line: (line.machine, line.mode) == (machine, mode))
+    return {
+        "machine": machine,
+        "mode": mode,
+        "shapes": str(len(ours)),
+        "out of memory": str(sum(line.status == "out_of_memory" for line in ours)),
+        "machine otherwise": "busy" if any(line.busy for line in ours) else "idle",
+    }
+
+
+def _frame(rows: list[dict[str, str]], first: list[str]) -> pd.DataFrame:
+    """The rows; one that says so where there are none."""
+    return pd.DataFrame(rows or [{first[0]: NOT_MEASURED}])
+
+
+def report(lines: Sequence[Line]) -> str:
+    """The tables for a terminal, one set per machine and mode."""
+    parts = []
+    for machine, mode in dict.fromkeys((line.machine, line.mode) for line in lines):
+        ours = chosen(lines, lambda line, place=(machine, mode): (line.machine, line.mode) == place)  # type: ignore[misc]
+        parts += [f"{machine}, {mode}", *_sections(ours)]
+    return "\n\n".join(parts)
+
+
+def _sections(lines: Sequence[Line]) -> list[str]:
+    frames = [speeds(lines), sizes(lines), savings(lines)] if any(line.kind == "row" for line in lines) else []
+    frames += [heads(lines, series) for series in dict.fromkeys(o.series for o in lines if o.kind == "heads")]
+    return [frame.to_string(index=False) for frame in frames]

@@ -1,0 +1,185 @@
+"""The sentences of the throughput page: what was seen, with its range, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from heads_for_depth.tables.formatting import whole
+from heads_for_depth.tables.throughput import saved
+from heads_for_depth.throughput.reading import QUANTITIES, Comparison, Line, Quantity, chosen, comparisons
+from heads_for_depth.throughput.subjects import RECOUNTING
+
+NOTHING = "Nothing has been measured into these records yet."
+EQUAL = 0.02
+"""Shares that differ by less count as equal: timings of one shape scatter by about as much."""
+
+
+def shown(lines: Sequence[Line]) -> list[Line]:
+    """The lines of the machine that measured the most on a CPU, in float32 and eager; the page is about these."""
+    plain = chosen(lines, lambda line: line.device == "cpu" and line.mode == "fp32, eager")
+    machines = sorted({line.machine for line in plain})
+    if not machines:
+        return []
+    most = max(machines, key=lambda machine: sum(line.machine == machine for line in plain))
+    return chosen(plain, lambda line: line.machine == most)
+
+
+def beside(lines: Sequence[Line], mode: str) -> list[Line]:
+    """The lines of the same machine in another mode."""
+    machines = {line.machine for line in shown(lines)}
+    return chosen(lines, lambda line: line.machine in machines and line.mode == mode)
+
+
+def glued(lines: Sequence[Line]) -> dict[str, str]:
+    """Every sentence and number that the chapters quote."""
+    ours = shown(lines)
+    compiled = beside(lines, "fp32, compiled")
+    return {
+        "throughput.machine": ours[0].machine if ours else "no machine",
+        "throughput.answer": answer(ours),
+        "throughput.recounting": recounting(ours),
+        "throughput.memory": memory(ours),
+        "throughput.compiled": _compiled(ours, compiled),
+        "throughput.busy": _busy(ours),
+        "throughput.gpu": _gpu(lines),
+        **{f"throughput.{name}": heads_alone(ours, name) for name in ("heads-vit-b", "heads-xcit-m")},
+        **{f"throughput.saved.{quantity}": _range(ours, quantity) for quantity in QUANTITIES},
+    }
+
+
+def stated(lines: Sequence[Line]) -> list[Comparison]:
+    """The reshapes as they are stated (or assumed), without the shapes that recount instead."""
+    return [one for one in comparisons(lines) if one.line.subject != RECOUNTING]
+
+
+def answer(lines: Sequence[Line]) -> str:
+    """Whether time goes with the parameters."""
+    found = stated(lines)
+    if not found:
+        return NOTHING
+    parameters = [one.parameters_saved for one in found]
+    parts = [_against_parameters(found, quantity) for quantity in QUANTITIES]
+    return (
+        f"In {len(found)} reshapes that save {_ends(parameters)} of the parameters, {'; '.join(parts)}. These are "
+        f"medians over rounds on one machine ({lines[0].machine}, float32, eager): observations, without an interval "
+        "over machines."
+    )
+
+
+def _against_parameters(found: Sequence[Comparison], quantity: Quantity) -> str:
+    pairs = [(one.parameters_saved, ratio) for one in found if (ratio := one.time(quantity)) is not None]
+    times = [1 - ratio.median for _, ratio in pairs]
+    less = sum(time < parameters - EQUAL for time, (parameters, _) in zip(times, pairs, strict=True))
+    return (
+        f"{_NOUNS[quantity]} falls by {_ends(times)} (median {saved(median(times))}), in {less} of {len(pairs)} by "
+        "less than the parameters do"
+    )
+
+
+_NOUNS: dict[Quantity, str] = {
+    "latency": "the latency of one image or text",
+    "forward": "time per item at the best batch",
+    "training": "time of a training step",
+}
+
+
+def _ends(shares: Sequence[float]) -> str:
+    return f"{saved(min(shares))} to {saved(max(shares))}"
+
+
+def _range(lines: Sequence[Line], quantity: Quantity) -> str:
+    ratios = [one.time(quantity) for one in stated(lines)]
+    times = [1 - ratio.median for ratio in ratios if ratio is not None]
+    return _ends(times) if times else "not measured"
+
+
+def recounting(lines: Sequence[Line]) -> str:
+    """What the shapes save that have the published parameters where the stated ones have not."""
+    told = []
+    for one in comparisons(lines):
+        if one.line.subject == RECOUNTING and (ratio := one.time("training")) is not None:
+            told.append(
+                f"{one.line.title} saves {saved(one.parameters_saved)} of its parameters and "
+                f"{saved(1 - ratio.median)} of a training step's time"
+            )
+    return f"In the shapes that recount, {' and '.join(told)}." if told else NOTHING
+
+
+def memory(lines: Sequence[Line]) -> str:
+    """Peak memory saved in training, beside parameters."""
+    found = [(one, share) for one in stated(lines) if (share := one.memory("training")) is not None]
+    if not found:
+        return NOTHING
+    return (
+        f"A training step's peak memory falls by {_ends([1 - share for _, share in found])} in {len(found)} reshapes; "
+        "it holds weights, gradients and two moments, which go with the parameters, and activations, which go with "
+        "the depth."
+    )
+
+
+def heads_alone(lines: Sequence[Line], series: str) -> str:
+    """What more heads cost at unchanged depth and width: at twice the published count, and at most."""
+    found = [one for one in comparisons(lines, "heads") if one.line.series == series]
+    if not found:
+        return NOTHING
+    title, reference = found[0].line.title, found[0].reference
+    twice = next((one for one in found if one.line.heads == 2 * reference.heads), None)
+    most = max(found, key=lambda one: one.line.heads)
+    told = [_heads_at(one) for one in (twice, most) if one is not None]
+    hurts = [one.line for one in sorted(found, key=lambda one: one.line.heads) if _slower(one, 1.25)]
+    edge = (
+        f"the first count whose training step takes a quarter longer is {hurts[0].heads} (head_dim {hurts[0].head_dim})"
+        if hurts
+        else "no count up to there makes a training step a quarter longer"
+    )
+    return f"{title} ({reference.heads} heads as published): {'; '.join(told)}; {edge}."
+
+
+def _heads_at(one: Comparison) -> str:
+    latency, training = one.time("latency"), one.time("training")
+    if latency is None or training is None:
+        return f"with {one.line.heads} heads memory runs out"
+    times = f"latency is {latency.median:.2f} and a training step {training.median:.2f} times as long"
+    return f"with {one.line.heads} heads {times}"
+
+
+def _slower(one: Comparison, factor: float) -> bool:
+    ratio = one.time("training")
+    return one.line.heads > one.reference.heads and ratio is not None and ratio.median > factor
+
+
+def _compiled(eager: Sequence[Line], compiled: Sequence[Line]) -> str:
+    """What torch.compile changes."""
+    by_name = {(line.series, line.subject): line for line in eager}
+    gains = []
+    for line in chosen(compiled, lambda line: line.kind == "row"):
+        mine, plain = line.timings["training"], by_name.get((line.series, line.subject))
+        other = plain.timings["training"] if plain else None
+        if mine is not None and other is not None:
+            gains.append(other.median / mine.median)
+    if not gains:
+        return "Compiled models have not been measured on this machine."
+    return (
+        f"Compiled, a training step of the {len(gains)} shapes measured runs at {min(gains):.2f} to {max(gains):.2f} "
+        f"times the eager speed; what a reshape saves is then {_range(compiled, 'training')} of a training step."
+    )
+
+
+def _busy(lines: Sequence[Line]) -> str:
+    busy = sum(line.busy for line in lines)
+    if not lines:
+        return NOTHING
+    return (
+        "Nothing else ran on the machine when the measurements began."
+        if not busy
+        else f"Something else ran on the machine when {whole(busy)} of {whole(len(lines))} measurements began."
+    )
+
+
+def _gpu(lines: Sequence[Line]) -> str:
+    found = chosen(lines, lambda line: line.device == "cuda")
+    if not found:
+        return "No GPU has been measured by this report; timm's published numbers for the baselines stand in its place."
+    names = ", ".join(sorted({line.machine for line in found}))
+    return f"Measured on {names}: {whole(len(found))} shapes and modes."
