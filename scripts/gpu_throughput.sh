@@ -14,12 +14,13 @@
 set -euo pipefail
 
 OUT=$(realpath -m -- "${OUT:-gpu-records}")
+PYTHON=${PYTHON:-python3}
+[[ $PYTHON != */* ]] || PYTHON=$(realpath -m -s -- "$PYTHON")
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 DEVICE=${DEVICE:-cuda}
 PROFILE=${PROFILE:-gpu}
 LIMIT=${LIMIT:-440}
-PYTHON=${PYTHON:-python3}
 
 refuse() {
   echo "gpu_throughput: $1" >&2

@@ -4,12 +4,14 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
 
+from heads_for_depth.parallelism import Assumptions
 from heads_for_depth.paths import BOOK, NOTEBOOKS, ROOT
 
 PACKAGE = ROOT / "src" / "heads_for_depth"
@@ -23,6 +25,11 @@ ORDER = (
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 NOTEBOOK_FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
 PARAMETERS = ["profile", "device", "seeds", "results"]
+OWN_PARAMETERS = {
+    "07-throughput": ["measure"],
+    "13-parallelism": ["measure", *(field.name for field in fields(Assumptions))],
+}
+"""What a notebook lets its reader change beside the four; the code that takes it refuses what it cannot use."""
 
 
 def module_of(source: Path) -> str:
@@ -78,12 +85,21 @@ def test_a_notebook_is_kept_without_outputs(notebook: Path):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOK_FILES, ids=lambda notebook: notebook.stem)
-def test_a_notebook_has_one_cell_of_parameters_with_the_four_names(notebook: Path):
+def test_a_notebook_has_one_cell_of_parameters_with_the_four_names_and_its_own(notebook: Path):
     cells = nbformat.read(notebook, as_version=4).cells
     tagged = [cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]
     assert len(tagged) == 1
     assigned = [n.targets[0] for n in ast.parse(tagged[0].source).body if isinstance(n, ast.Assign)]
-    assert [target.id for target in assigned if isinstance(target, ast.Name)] == PARAMETERS
+    names = [target.id for target in assigned if isinstance(target, ast.Name)]
+    assert names == PARAMETERS + OWN_PARAMETERS.get(notebook.stem, [])
+
+
+def test_a_notebook_starts_from_the_assumptions_that_the_package_makes():
+    cells = nbformat.read(NOTEBOOKS / "13-parallelism.ipynb", as_version=4).cells
+    (cell,) = [cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    given: dict[str, object] = {}
+    exec(cell.source, given)
+    assert all(given[field.name] == field.default for field in fields(Assumptions))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOK_FILES, ids=lambda notebook: notebook.stem)

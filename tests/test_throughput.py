@@ -5,7 +5,9 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from heads_for_depth import provenance
+from heads_for_depth import precision, provenance
 from heads_for_depth.benchmark.reading import Ratio
 from heads_for_depth.claims import load_rows
 from heads_for_depth.cli.main import main
@@ -22,7 +24,8 @@ from heads_for_depth.experiments import VISION_ROWS
 from heads_for_depth.models import count_parameters
 from heads_for_depth.records import read
 from heads_for_depth.shapes import Shape
-from heads_for_depth.throughput import measuring, memory, modes, precision, reading, running, subjects, timing, workload
+from heads_for_depth.throughput import measuring, memory, modes, reading, running, subjects, timing, workload
+from heads_for_depth.throughput.isolation import in_own_process
 from heads_for_depth.throughput.modes import Mode, Settings
 from heads_for_depth.throughput.own_model import reshaped
 from heads_for_depth.throughput.subjects import Series, Subject
@@ -182,6 +185,14 @@ def test_a_third_of_the_head_counts_is_compiled_with_the_published_one_first_and
     assert subjects.thinned(series["xcit-m"]) == series["xcit-m"]
 
 
+def test_what_a_machine_cannot_run_is_left_out_with_a_word(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert modes.possible_modes("cpu", "cpu") == (EAGER,)
+    assert (
+        "fp32.compiled is left out: mode is 'compiled': torch.compile needs a C++ compiler" in capsys.readouterr().err
+    )
+
+
 def test_profiles_measure_what_their_device_can() -> None:
     on_cpu = modes.modes_of("cpu", "cpu")
     assert [(mode.precision, mode.compiled) for mode in on_cpu] == [("fp32", False), ("fp32", True)]
@@ -243,13 +254,52 @@ def test_a_series_is_measured_in_alternation_with_every_batch_size(tiny: Series)
         assert all(len(rounds) == QUICK.rounds and min(rounds) > 0 for rounds in values)
 
 
-def test_twice_the_depth_takes_longer(tiny_shape: Shape) -> None:
+def test_many_compiled_shapes_are_all_compiled(tiny_shape: Shape, monkeypatch) -> None:
+    """Torch gives up on code that it has compiled eight times over, and would then run it eagerly without a word."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # traced, and quickly
+    torch._dynamo.reset()
+    shapes = [replace(tiny_shape, heads=(heads,), depth=(depth,)) for heads in (1, 2, 4, 8, 16) for depth in (1, 2)]
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for shape in shapes:
+        workload.Workload(Subject(name="before", shape=shape), Mode(compiled=True)).forward(1)()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == len(shapes)
+
+
+def test_a_model_lets_go_of_its_optimizer_after_its_turn(tiny: Series) -> None:
+    load = workload.Workload(tiny.subjects[0], EAGER)
+    load.training_step(2)()
+    assert load.optimizer is not None
+    load.release()
+    assert load.optimizer is None
+    assert all(parameter.grad is None for parameter in load.model.parameters())
+
+
+def test_with_one_item_a_gpu_is_waited_for_within_the_call(tiny: Series, monkeypatch) -> None:
+    waited: list[bool] = []
+    load = workload.Workload(tiny.subjects[0], EAGER)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(True))
+    load.forward(1)()
+    assert waited == []
+    one, many = (workload.Workload(tiny.subjects[0], EAGER) for _ in range(2))
+    calls = []
+    for each, batch in ((one, 1), (many, 2)):
+        monkeypatch.setattr(each, "inputs", lambda size: torch.zeros(size, 1, 28, 28))
+        each.mode = Mode(device="cuda")
+        calls.append(each.forward(batch))
+    monkeypatch.setattr(workload, "cast", lambda *_: nullcontext())
+    calls[1]()
+    assert waited == []
+    calls[0]()
+    assert waited == [True]
+
+
+def test_a_fraction_of_the_depth_takes_a_fraction_of_the_time(tiny_shape: Shape) -> None:
     deep = replace(tiny_shape, depth=(12,))
     pair = (Subject(name="before", shape=deep), Subject(name="after", shape=replace(deep, depth=(2,))))
     series = Series(name="deep", title="Deep", kind="row", subjects=pair)
     found = measuring.measure(series, EAGER, replace(QUICK, batch_sizes=(1,)), threads=1)
     before, after = (found[name]["training"]["2"]["median"] for name in ("before", "after"))  # type: ignore[index]
-    assert before > 2 * after
+    assert before > 1.5 * after
 
 
 # --- memory ---
@@ -274,7 +324,7 @@ def test_a_smaller_call_after_a_larger_one_has_a_smaller_peak() -> None:
 def test_training_holds_gradients_and_two_moments_beside_the_weights(tiny_shape: Shape) -> None:
     wide = replace(tiny_shape, d_model=(512,), mlp_width=(2048,), depth=(4,))
     weights = 4 * count_parameters(wide)
-    found = running.in_own_process(memory.peaks, Subject(name="before", shape=wide), EAGER, (1,), 1)
+    found = in_own_process(memory.peaks, Subject(name="before", shape=wide), EAGER, 1, (1,), 1)
     assert found is not None
     assert found["forward"]["1"] >= weights
     assert found["training"] >= 4 * weights
@@ -289,8 +339,19 @@ def test_a_batch_that_does_not_fit_leaves_the_others_measured(tiny: Series) -> N
 
 
 def test_a_killed_process_says_nothing_and_does_not_kill_its_parent() -> None:
-    assert running.in_own_process(_die) is None
-    assert running.in_own_process(os.getpid) != os.getpid()
+    assert in_own_process(_die) is None
+    assert in_own_process(os.getpid) != os.getpid()
+
+
+def test_a_process_that_ends_in_any_other_way_is_an_error_and_what_it_raises_is_raised_here() -> None:
+    with pytest.raises(RuntimeError, match="ended with exit code 7"):
+        in_own_process(os._exit, 7)
+    with pytest.raises(BadInput, match="degree is 3"):
+        in_own_process(_refuse)
+
+
+def _refuse() -> None:
+    raise BadInput("degree", 3, "use 2")
 
 
 def _die() -> None:
@@ -303,12 +364,38 @@ def test_where_memory_does_not_hold_a_series_each_shape_is_measured_alone(tiny: 
     def own_process(measure: Any, series: Series) -> dict[str, Any] | None:
         names = [subject.name for subject in series.subjects]
         asked.append(names)
-        return {"after": {"forward": {}, "training": {}}} if names == ["after"] else None
+        return {"after": {"forward": {}}} if names == ["after"] else None
 
     monkeypatch.setattr(running, "in_own_process", own_process)
     found = running._together_or_alone(tiny, EAGER, QUICK)
     assert asked == [["before", "after"], ["before"], ["after"]]
-    assert found == {"before": None, "after": {"forward": {}, "training": {}}}
+    assert found == {"before": None, "after": {"forward": {}, "took_turns": False}}
+
+
+def test_a_shape_without_room_beside_the_others_is_tried_alone(tiny: Series, monkeypatch) -> None:
+    def own_process(measure: Any, series: Series) -> dict[str, Any]:
+        alone = len(series.subjects) == 1
+        return {s.name: {"forward": {}} if alone or s.name == "before" else None for s in series.subjects}
+
+    monkeypatch.setattr(running, "in_own_process", own_process)
+    found = running._together_or_alone(tiny, EAGER, QUICK)
+    assert {name: quantities["took_turns"] for name, quantities in found.items()} == {"before": True, "after": False}  # type: ignore[index]
+
+
+def test_a_use_without_memory_has_no_peak_and_the_others_have(tiny: Series) -> None:
+    found = memory.peaks(tiny.subjects[0], EAGER, 1, (1, 10**9), 10**9)
+    assert found["forward"]["1"] >= 0
+    assert found["forward"][str(10**9)] is None
+    assert found["training"] is None
+
+
+def test_the_peak_of_a_gpu_is_its_allocators_after_a_call_that_does_not_count(monkeypatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: order.append("reset"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: order.append("wait"))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 527)
+    assert memory._Allocator().peak(lambda: order.append("call")) == 527
+    assert order == ["call", "reset", "call", "call", "wait"]
 
 
 # --- records ---
@@ -404,7 +491,9 @@ def _record(
             "forward": {batch: told(values) for batch, values in forward.items()}, "training": {"4": told(training)},
             "peak_memory_bytes": {"forward": {"1": 100 * parameters}, "training": 400 * parameters},
         },
-        "provenance": {"device": "cpu", "busy": False, "machine": {"processor": "Box(R)", "cores": 2}},
+        "provenance": {
+            "device": "cpu", "busy": False, "date": "2026-11-30", "machine": {"processor": "Box(R)", "cores": 2},
+        },
     }  # fmt: skip
 
 
@@ -436,10 +525,20 @@ def test_a_shape_is_compared_with_its_reference_round_by_round(pair: list[readin
     assert comparison.memory("training") == pytest.approx(0.6)
 
 
-def test_shapes_of_different_machines_or_modes_are_never_compared(pair: list[reading.Line]) -> None:
+def test_shapes_of_different_machines_modes_or_runs_are_never_compared(pair: list[reading.Line]) -> None:
     before, after = pair
-    for other in (replace(after, machine="Another"), replace(after, compiled=True), replace(after, precision="bf16")):
+    others = [
+        replace(after, machine="Another"), replace(after, compiled=True), replace(after, precision="bf16"),
+        replace(after, turns="another run"),
+    ]  # fmt: skip
+    for other in others:
         assert reading.comparisons([before, other]) == []
+
+
+def test_a_shape_that_was_measured_alone_is_compared_with_nothing() -> None:
+    before, after = (_record(name, {"1": [1.0]}, [2.0], 10) for name in ("before", "after"))
+    after["metrics"]["took_turns"] = False
+    assert reading.comparisons([reading.line_of(before), reading.line_of(after)]) == []
 
 
 def test_a_shape_without_memory_has_no_ratio(pair: list[reading.Line]) -> None:
@@ -473,14 +572,14 @@ def nothing_runs(monkeypatch) -> None:
     [
         (["--row", "xcit-s"], "row is 'xcit-s': use some of xcit-m, tnt-b"),
         (["--model", "vit_bose_patch16_224"], "did you mean vit_base_patch16_224"),
-        (["--model", "vit_base_patch16_224", "--heads", "7"], "7"),
+        (["--model", "vit_base_patch16_224", "--heads", "7"], "heads is 7: must divide d_model 768"),
         (["--model", "vit_base_patch16_224", "--depth", "6,6"], "depth is (6, 6): give 1 numbers, one per stage"),
         (["--model", "vit_base_patch16_224", "--batch-sizes", "1,0"], "batch-sizes is '1,0': give whole numbers"),
         (["--model", "vit_base_patch16_224", "--batch-sizes", "900000000"], "its inputs alone take"),
         (["--batch-sizes", "4"], "belongs to --model NAME"),
         (["--model", "vit_base_patch16_224", "--row", "xcit-m"], "name rows or a model, not both"),
         (["--precision", "fp8"], "precision is 'fp8': use one of fp32, bf16"),
-        (["--profile", "full"], "profile"),
+        (["--profile", "full"], "profile is 'full': throughput is measured with smoke, cpu, gpu"),
         (["--device", "tpu"], "device is 'tpu': use cpu or cuda"),
     ],
 )

@@ -17,15 +17,20 @@ from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import EXPERIMENTS, Arm, PlannedRun, plan
 from heads_for_depth.records import Record
 from heads_for_depth.sweeps import SweepFailed, run_all
+from heads_for_depth.tables import verification as tables
 from heads_for_depth.verification import (
+    Check,
+    Verified,
     draw,
     recorded_seconds,
+    repetitions,
     retrain,
     retraining,
     same_arithmetic,
     seed_noise,
     verify_record,
 )
+from heads_for_depth.verification.checks import Value
 from heads_for_depth.verification.retraining import declared_run
 from heads_for_depth.verification.tolerance import kappa_difference, kappa_margin
 from made_up_records import PROVENANCE, arm, failed, layer, planned, record, table, trained
@@ -592,3 +597,68 @@ def test_a_record_of_another_grid_is_refused_before_anything_is_trained(
 ):
     results = as_committed(trained_here, tmp_path / "results", lambda one: one["plan"].update(seed=4))
     assert "its plan is not declared any more" in refused(results, capsys, "--sample", "2")
+
+
+# --- what repetitions have shown ---
+
+
+def _check(quantity: str, here: Value, recorded: Value, difference: float) -> Check:
+    return Check(quantity=quantity, here=here, recorded=recorded, difference=difference, tolerance=2.0)
+
+
+def _line_with(*checks: Check) -> Verified:
+    return Verified(experiment="vision_rows", run_id="a", same_arithmetic=False, checks=checks, identical=False)
+
+
+def test_a_kept_repetition_holds_the_largest_difference_of_each_quantity() -> None:
+    line = _line_with(
+        _check("metrics.test_accuracy", 0.86, 0.87, 0.01),
+        _check("metrics.test_loss", 0.4, 1.6, 1.2),
+        _check("metrics.validation_loss", 0.4, 0.42, 0.02),
+        _check("kappa.initial.a.concatenated.condition_number", 100.0, 101.0, 0.01),
+        _check("kappa.initial.b.concatenated.condition_number_q1", 100.0, 102.0, 0.02),
+        _check("kappa.initial.c.projected.condition_number", 2e12, 1e12, 0.5),
+        _check("kappa.initial.d.projected.condition_number", "inf", 1e12, 1.0),
+        _check("parameters", 5, 5, 0.0),
+    )
+    found = repetitions.summary(line, {"provenance": {"machine": {"processor": "Box"}}})
+    assert found["largest_difference"] == {"accuracy": 0.01, "loss": 1.2, "kappa": 0.02, "large_kappa": 0.5}
+    assert found["recorded_on"] == "Box"
+    assert found["outcome"] == "agrees"
+
+
+def test_a_repetition_is_kept_once_and_read_back(tmp_path: Path, monkeypatch) -> None:
+    provenance = {"machine": {"processor": "Intel(R) Box", "cores": 2}}
+    monkeypatch.setattr(repetitions, "machine", lambda: provenance["machine"])
+    runs = [repetitions.summary(_line_with(_check("metrics.test_loss", 1.0, 1.5, 0.5)), {"provenance": provenance})]
+    found = repetitions.repetition({"profile": "cpu", "seed": 7, "of": 9}, runs, provenance)
+    path = repetitions.write(found, repetitions.place(tmp_path, "cpu", 7))
+    assert path.name == "intel-box-2-cores.cpu.seed-7.json"
+    assert repetitions.load(tmp_path) == [found]
+    with pytest.raises(BadInput, match="seed is 7: is kept already"):
+        repetitions.place(tmp_path, "cpu", 7)
+    with pytest.raises(BadInput, match="seed is 7: is kept already"):
+        repetitions.write(found, path)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(BadInput, match="cannot be read"):
+        repetitions.load(tmp_path)
+    path.write_text('{"schema": "another"}')
+    with pytest.raises(BadInput, match="is not of schema"):
+        repetitions.load(tmp_path)
+
+
+def test_repetitions_are_tabled_by_machine_and_experiment() -> None:
+    def run(outcome: str, **largest: float) -> dict[str, Any]:
+        return {
+            "experiment": "vision_rows",
+            "recorded_on": "AMD EPYC",
+            "outcome": outcome,
+            "largest_difference": largest,
+        }
+
+    provenance = {"machine": {"processor": "Intel(R) Xeon(R) Processor", "cores": 2}}
+    runs = [run("agrees", accuracy=0.01, loss=0.25, kappa=1e-6), run("identical", accuracy=0.0, loss=0.0, kappa=0.0)]
+    found = repetitions.repetition({"profile": "cpu", "seed": 7, "of": 9}, runs, provenance)
+    (line,) = tables.repeated([found]).to_numpy().tolist()
+    assert line == ["Intel Xeon", "AMD EPYC", "`vision_rows`", "2 (1)", "1.00", "0.250", "1.0e-06"]
+    assert tables.repeated([]).to_numpy().tolist() == [["nothing repeated yet"]]

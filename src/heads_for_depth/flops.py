@@ -37,7 +37,7 @@ def training_flops(shape: Shape | LanguageShape, tokens: int = 0) -> int:
 
 
 def _count(shape: Shape | LanguageShape, tokens: int, backward: bool) -> int:
-    model, inputs = _on_meta(shape, tokens)
+    model, inputs = on_meta(shape, tokens)
     counter = FlopCounterMode(display=False, custom_mapping={aten.convolution_backward: _convolution_backward})
     with sdpa_kernel(SDPBackend.MATH), counter, torch.set_grad_enabled(backward):
         outputs = model(**inputs)
@@ -47,7 +47,7 @@ def _count(shape: Shape | LanguageShape, tokens: int, backward: bool) -> int:
     return int(counter.get_total_flops())
 
 
-def _on_meta(shape: Shape | LanguageShape, tokens: int) -> tuple[nn.Module, dict[str, Tensor]]:
+def on_meta(shape: Shape | LanguageShape, tokens: int) -> tuple[nn.Module, dict[str, Tensor]]:
     """The model, and one input by name; a whole mask spares transformers a look at values that `meta` does not have."""
     if isinstance(shape, LanguageShape):
         ids = torch.empty(1, tokens, dtype=torch.long, device="meta")

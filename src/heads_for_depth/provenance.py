@@ -70,9 +70,9 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or "unknown"
 
 
-def versions() -> dict[str, str]:
-    """Python and the packages that compute."""
-    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+def versions(*others: str) -> dict[str, str]:
+    """Python and the packages that compute, and others by name."""
+    return {"python": platform.python_version()} | {name: _version(name) for name in (*PACKAGES, *others)}
 
 
 def _version(name: str) -> str:
@@ -96,8 +96,8 @@ def device_name(device: str) -> str:
     return torch.cuda.get_device_name() if device == "cuda" else _processor()
 
 
-def stamp(device: str) -> dict[str, Any]:
-    """Everything a record says about where it came from."""
+def stamp(device: str, *others: str) -> dict[str, Any]:
+    """Everything a record says about where it came from; `others` are packages that it needed beside the usual."""
     return {
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -105,6 +105,6 @@ def stamp(device: str) -> dict[str, Any]:
         "device": device,
         "device_name": device_name(device),
         "threads": torch.get_num_threads(),
-        "versions": versions(),
+        "versions": versions(*others),
         "data": hashlib.sha256("".join(sorted(MD5.values())).encode()).hexdigest()[:16],
     }

@@ -100,6 +100,17 @@ def recorded_ids(results: Path, profile: str, experiment: str) -> set[str]:
     return {record["run_id"] for record in load(results, profile, experiment)}
 
 
+WHEN = ("where none", "here", "never")
+"""When a notebook measures this machine: where the folder holds no machine's records, always, or not at all."""
+
+
+def asks_to_measure(when: str, results: Path, profile: str, experiment: str) -> bool:
+    """Whether a notebook that is given this word should measure what the machine has no record of."""
+    if when not in WHEN:
+        raise BadInput("measure", when, f"use one of {', '.join(WHEN)}")
+    return when == "here" or (when == "where none" and not recorded_ids(results, profile, experiment))
+
+
 def _check(record: object, place: str) -> None:
     if not isinstance(record, dict):
         raise BadInput("record", place, "must be a JSON object")

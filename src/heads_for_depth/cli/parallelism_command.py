@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -12,37 +12,9 @@ import typer
 
 from heads_for_depth import records
 from heads_for_depth.errors import BadInput
-from heads_for_depth.experiments import ARMS, Arm, reduced_shape, vision_row
-from heads_for_depth.models import count_parameters
-from heads_for_depth.provenance import device_name, machine, machine_slug, slug, stamp
 from heads_for_depth.recipes import Profile
-from heads_for_depth.recount import LanguageShape
-from heads_for_depth.recount.language import GPT2_POSITIONS, GPT2_VOCAB_SIZE, language_parameters
-from heads_for_depth.shapes import Shape
 
-EXPERIMENT = "tensor_parallel"
 DEGREES = ["1,2,4"]
-GPT2 = {"before": (12, 12), "after": (4, 16)}
-"""Depth and heads of GPT-2 on both ends of its row of LIT-527."""
-DEPTH_DIVISOR, WIDTH_DIVISOR = 4, 8
-"""Of the reduced GPT-2, which keeps the published heads."""
-SECONDS = ("forward_seconds", "all_reduce_seconds")
-"""Measured seconds, which a record holds apart from its other numbers."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
-    """What is measured."""
-
-    row: str
-    arm: Arm
-    reduced: bool
-    shape: Shape | LanguageShape
-
-    @property
-    def name(self) -> str:
-        """Its part of a run id."""
-        return f"{self.row}.{self.arm}" + (".reduced" if self.reduced else "")
 
 
 def register(app: typer.Typer) -> None:
@@ -74,8 +46,9 @@ def parallelism(
     named after the machine, and a record is never written over.
     """
     from heads_for_depth.parallelism import Request, speaks  # DTensor takes seconds
+    from heads_for_depth.parallelism.recording import record_of, run_id, subject_of
 
-    subject = Subject(row=row, arm=_arm(arm), reduced=reduced, shape=_shape(row, _arm(arm), reduced))
+    subject = subject_of(row, arm, reduced)
     what: dict[str, Any] = {"batch": batch, "tokens": tokens, "repeats": repeats, "device": device, "dtype": dtype}
     requests = [Request(shape=subject.shape, degree=one, **what) for one in _degrees(degree)]
     names = [run_id(subject, request) for request in requests]
@@ -103,36 +76,6 @@ def _measure(request: Any, timeout_seconds: float) -> dict[str, Any]:
         raise typer.Exit(1) from failure
 
 
-def run_id(subject: Subject, request: Any) -> str:
-    """Shape, degree, precision and where it is computed: another machine's record lies beside this one's."""
-    place = f"cuda.{slug(device_name('cuda'))}" if request.device == "cuda" else request.device
-    parts = (subject.name, f"degree-{request.degree}", request.dtype, place, machine_slug(machine()))
-    return ".".join(parts)
-
-
-def record_of(
-    name: str, profile: str, subject: Subject, measured: dict[str, Any], total_seconds: float
-) -> records.Record:
-    """The record of one degree; `total_seconds` include the start of its processes."""
-    metrics = {key: value for key, value in measured.items() if key not in ("status", *SECONDS)}
-    shape = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(subject.shape).items()}
-    plan = {"kind": "parallelism", "row": subject.row, "arm": subject.arm, "reduced": subject.reduced, "shape": shape}
-    asked = ("degree", "batch", "tokens", "repeats", "dtype", "seed")
-    return {
-        "schema": records.SCHEMA,
-        "run_id": name,
-        "experiment": EXPERIMENT,
-        "profile": profile,
-        "status": measured["status"],
-        "plan": plan | {key: measured[key] for key in asked},
-        "parameters": _parameters(subject.shape),
-        "metrics": metrics,
-        "kappa": {},
-        "seconds": {"total": total_seconds} | {key: measured[key] for key in SECONDS},
-        "provenance": stamp(measured["device"]) | {"threads": measured["threads"]},
-    }
-
-
 HEADER = f"{'degree':>6}{'difference':>12}{'relative':>10}{'all-reduces':>13}{'bytes':>14}{'seconds':>10}"
 
 
@@ -143,13 +86,6 @@ def _line(measured: dict[str, Any]) -> str:
         f"{measured['degree']:>6}{measured['largest_difference']:>12.2g}{measured['relative_difference']:>10.2g}"
         f"{measured['all_reduces']:>13}{measured['bytes']:>14,}{seconds:>10.3g}{note}"
     )
-
-
-def _arm(name: str) -> Arm:
-    for arm in ARMS:
-        if arm == name:
-            return arm
-    raise BadInput("arm", name, f"use one of {', '.join(ARMS)}")
 
 
 def _profile(name: str) -> str:
@@ -167,34 +103,12 @@ def _degrees(texts: Sequence[str]) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _shape(row: str, arm: Arm, reduced: bool) -> Shape | LanguageShape:
-    if row == "gpt2":
-        return _gpt2(arm, reduced)
-    known = vision_row(row)
-    if reduced:
-        return replace(reduced_shape(known, arm, arm, "keep-heads"), in_chans=3)
-    return known.before if arm == "before" else known.after
-
-
-def _gpt2(arm: Arm, reduced: bool) -> LanguageShape:
-    """GPT-2 small on one end of its row; reduced, a model of 64 positions that runs in a moment."""
-    depth, heads = GPT2[arm]
-    d_model = 768 // (WIDTH_DIVISOR if reduced else 1)
-    return LanguageShape(
-        family="gpt2", depth=(depth // (DEPTH_DIVISOR if reduced else 1),), d_model=(d_model,), heads=(heads,),
-        mlp_width=(4 * d_model,),
-        vocab_size=512 if reduced else GPT2_VOCAB_SIZE, positions=64 if reduced else GPT2_POSITIONS,
-    )  # fmt: skip
-
-
-def _parameters(shape: Shape | LanguageShape) -> int:
-    return count_parameters(shape) if isinstance(shape, Shape) else language_parameters(shape)
-
-
 def _check_free(results: Path | None, profile: str, names: Sequence[str]) -> None:
     """Refuse before anything is measured what could not be written afterwards."""
     if results is None:
         return
+    from heads_for_depth.parallelism.recording import EXPERIMENT
+
     records.check_writable(results)
     for name in names:
         path = records.path_of(results, profile, EXPERIMENT, name)

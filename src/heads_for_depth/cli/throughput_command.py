@@ -51,9 +51,9 @@ def throughput(
 
 
 def _modes(mode: Modes, precision: str, device: str) -> list[Any]:
+    from heads_for_depth.precision import check_precision
     from heads_for_depth.provenance import check_device
     from heads_for_depth.throughput.modes import Mode, check_mode  # imports torch and timm: seconds
-    from heads_for_depth.throughput.precision import check_precision
 
     check_precision(precision, check_device(device))
     compiled = {"eager": (False,), "compiled": (True,), "both": (False, True)}[mode]

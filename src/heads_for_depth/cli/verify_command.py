@@ -14,6 +14,7 @@ import typer
 
 from heads_for_depth import paths
 from heads_for_depth.errors import BadInput
+from heads_for_depth.provenance import stamp
 from heads_for_depth.sweeps.workers import available_cores
 from heads_for_depth.tables import verification as tables
 from heads_for_depth.verification import (
@@ -23,6 +24,7 @@ from heads_for_depth.verification import (
     draw,
     find_records,
     recorded_seconds,
+    repetitions,
     retrain,
     seed_noise,
     verify_record,
@@ -44,6 +46,7 @@ def verify(
     results: Annotated[Path, typer.Option(help="Folder of the run records.")] = paths.RESULTS,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: all cores.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write every compared number here.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the largest differences beside the records.")] = False,
 ) -> None:
     """Draw, estimate, re-train, compare."""
     if json_file is not None and not json_file.absolute().parent.is_dir():
@@ -51,6 +54,7 @@ def verify(
     found = find_records(results, profile, experiment)
     seed = secrets.randbelow(2**32) if seed is None else seed
     drawn = draw(found, sample, seed)
+    kept = repetitions.place(results, profile, seed) if keep else None
     minutes = recorded_seconds(drawn, workers or len(available_cores())) / 60
     print(f"{sample} of {len(found)} records of profile {profile}, drawn with --seed {seed}")
     print(f"about {minutes:.1f} minutes, by the seconds that the records took where they were made")
@@ -60,8 +64,16 @@ def verify(
     if json_file is not None:
         facts = {"profile": profile, "seed": seed, "drawn": sample, "of": len(found), "tolerance": TOLERANCE}
         json_file.write_text(json.dumps(facts | {"runs": list(map(_plain, lines))}, indent=2, allow_nan=False) + "\n")
+    if kept is not None:
+        facts = {"profile": profile, "seed": seed, "of": len(found)}
+        print(f"\nkept: {_keep(lines, drawn, facts, kept)}")
     if any(line.outcome == "differs" for line in lines):
         raise typer.Exit(1)
+
+
+def _keep(lines: Sequence[Verified], drawn: Sequence[dict[str, Any]], facts: dict[str, Any], path: Path) -> Path:
+    runs = [repetitions.summary(line, record) for line, record in zip(lines, drawn, strict=True)]
+    return repetitions.write(repetitions.repetition(facts, runs, stamp("cpu") | {"threads": 1}), path)
 
 
 def _verified(drawn: Sequence[dict[str, Any]], results: Path, workers: int | None) -> list[Verified]:

@@ -42,11 +42,13 @@ def _panel(axes: Axes, one: Predicted) -> None:
     assert alone is not None, "one GPU holds one copy"
     counts = list(one.before)
     axes.plot(counts, counts, color=MUTED, linewidth=0.9)
+    ends: list[tuple[int, float]] = [(1, 1.0)]
     for (_, colour, marker, line), values in zip(ENDS, (one.before, one.after), strict=True):
         points = [(gpus, alone.predicted_seconds / p.predicted_seconds) for gpus, p in values.items() if p is not None]
+        ends += points
         axes.plot(*zip(*points, strict=True), color=colour, marker=marker, linestyle=line, markersize=4)
     axes.set_title(one.name, loc="left", fontsize=10)
-    axes.set_ylim(0.8, 20)
+    axes.set_ylim(0.8, max(20, *(y for _, y in ends)))
     for axis, ticks in ((axes.xaxis, (1, 4, 16, 64)), (axes.yaxis, (1, 2, 4, 8, 16))):
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_minor_locator(NullLocator())

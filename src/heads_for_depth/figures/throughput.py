@@ -26,6 +26,8 @@ from heads_for_depth.findings.throughput import Multiples, Saving
 PANEL_INCHES = 2.7
 LABEL_GAP = 0.085
 """Smallest distance between two labels, as a share of a panel's height."""
+LABELS_AT = 58
+"""Percent of parameters saved at which the labels begin; no reshape saves as many."""
 TICKS = (0.25, 0.5, 1, 2, 4, 8, 16, 32)
 
 
@@ -47,18 +49,19 @@ def _savings_panel(axes: Axes, title: str, points: Sequence[Saving]) -> None:
     low = min([0.0, *(point.lowest for point in points)]) * 100 - 4
     high = max([0.6, *(point.highest for point in points)]) * 100 + 4
     axes.plot([0, 100], [0, 100], color=INK, linewidth=0.9)
-    axes.set_xlim(20, 78)
+    left = min([20.0, *(100 * point.parameters - 4 for point in points)])
+    axes.set_xlim(left, LABELS_AT + 20)
     axes.set_ylim(low, high)
-    axes.set_xticks([20, 30, 40, 50])
+    axes.set_xticks([tick for tick in range(-100, LABELS_AT, 10) if tick >= left])
     axes.set_title(f"{title} saved (%)", loc="left")
     for point in points:
         x = 100 * point.parameters
         axes.plot([x, x], [100 * point.lowest, 100 * point.highest], color=HAIRLINE, linewidth=2.4, zorder=1)
         axes.plot(x, 100 * point.time, **_mark(point.recounting))
     for point, y in zip(*_spread(points, low, high), strict=True):
-        ends = (100 * point.parameters + 0.8, 57.5), (100 * point.time, y)
+        ends = (100 * point.parameters + 0.8, LABELS_AT - 0.5), (100 * point.time, y)
         axes.plot(*ends, color=MUTED, linewidth=0.5, zorder=0)
-        axes.text(58, y, point.label, va="center", fontsize=9)
+        axes.text(LABELS_AT, y, point.label, va="center", fontsize=9)
 
 
 def _mark(recounting: bool) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def heads_alone(panels: Mapping[str, tuple[int, Sequence[Multiples]]]) -> Figure
     count = max(1, len(panels))
     figure = Figure(figsize=(WIDTH_INCHES, 0.9 + PANEL_INCHES * count))
     all_axes = figure.subplots(count, 1, squeeze=False)[:, 0]
-    for axes, (title, (published, series)) in zip(all_axes, panels.items(), strict=True):
+    for axes, (title, (published, series)) in zip(all_axes, panels.items(), strict=False):
         _heads_panel(axes, title, published, series)
     all_axes[-1].set_xlabel("heads, at unchanged depth and d_model")
     labels = [one.label for _, series in list(panels.values())[:1] for one in series]

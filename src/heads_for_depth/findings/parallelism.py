@@ -53,6 +53,11 @@ class Measured:
 
     name: str
     degree: int
+    dtype: str
+    device: str
+    batch: int
+    two_a_layer: bool
+    """Whether a forward pass made two all-reduces a layer and communicated nothing else."""
     relative_difference: float
     """Largest difference of a logit from those of one process, over the largest logit."""
     all_reduces: int
@@ -111,9 +116,17 @@ def predicted_data(found: Sequence[Predicted]) -> pd.DataFrame:
 
 
 def measured(results: Path, profiles: Sequence[str]) -> list[Measured]:
-    """Every degree that was measured, by shape and degree."""
-    found = [_measured(record) for profile in profiles for record in load(results, profile, EXPERIMENT)]
+    """Every degree that was measured at full size, or reduced where that is all there is, by shape and degree."""
+    recorded = [record for profile in profiles for record in load(results, profile, EXPERIMENT)]
+    full = [record for record in recorded if not record["plan"]["reduced"]]
+    found = [_measured(record) for record in full or recorded]
     return sorted(found, key=lambda one: (one.machine, one.name, one.degree))
+
+
+def _two_a_layer(record: Record) -> bool:
+    metrics, depth = record["metrics"], sum(record["plan"]["shape"]["depth"])
+    expected = 2 * depth if record["plan"]["degree"] > 1 else 0
+    return bool(metrics["all_reduces"] == expected and metrics["other_collectives"] == 0)
 
 
 def _measured(record: Record) -> Measured:
@@ -122,6 +135,10 @@ def _measured(record: Record) -> Measured:
     return Measured(
         name=f"{record['plan']['row']}, {record['plan']['arm']}",
         degree=record["plan"]["degree"],
+        dtype=metrics["dtype"],
+        device=metrics["device"],
+        batch=record["plan"]["batch"],
+        two_a_layer=_two_a_layer(record),
         relative_difference=metrics["relative_difference"],
         all_reduces=metrics["all_reduces"],
         bytes=metrics["bytes"],

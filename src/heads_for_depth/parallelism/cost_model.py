@@ -134,7 +134,7 @@ def training_seconds(
 
 def _pipeline_seconds(amount: Work, layout: Layout, assumptions: Assumptions, backward: bool) -> float:
     micro_batches = _micro_batches(layout, assumptions)
-    slots = micro_batches + layout.pipeline_stages - 1
+    slots = micro_batches / (1 - bubble(layout.pipeline_stages, micro_batches))
     samples = assumptions.batch / (layout.data_replicas * micro_batches)
     return slots * _stage_seconds(amount, layout, assumptions, samples, backward)
 

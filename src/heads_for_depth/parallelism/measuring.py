@@ -22,6 +22,7 @@ from heads_for_depth.parallelism.constraints import AnyShape, check_degree
 from heads_for_depth.parallelism.processes import Member, meet, physical_cores, run_job
 from heads_for_depth.parallelism.tensor_parallel import check_supported, split
 from heads_for_depth.parallelism.work import tokens_by_stage
+from heads_for_depth.precision import has_bf16
 from heads_for_depth.provenance import check_device
 from heads_for_depth.shapes import Shape
 
@@ -65,8 +66,8 @@ def check_dtype(dtype: str, device: str) -> None:
     """Raise BadInput for a precision that is not offered, or that the device does not compute in."""
     if dtype not in DTYPES:
         raise BadInput("dtype", dtype, f"use one of {', '.join(DTYPES)}")
-    if dtype == "bfloat16" and device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise BadInput("dtype", dtype, f"{torch.cuda.get_device_name()} does not compute in it, use float32")
+    if dtype == "bfloat16" and not has_bf16(device):
+        raise BadInput("dtype", dtype, f"this machine's {device} does not compute in it, use float32")
 
 
 def measure(shape: AnyShape, degree: int, *, timeout_seconds: float = 600.0, **what: Any) -> dict[str, Any]:

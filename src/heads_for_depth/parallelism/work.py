@@ -8,13 +8,12 @@ from functools import cache
 from math import ceil
 
 import torch
-from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from heads_for_depth.errors import BadInput
-from heads_for_depth.language_models import build_language
-from heads_for_depth.models import build, count_parameters
+from heads_for_depth.flops import on_meta
+from heads_for_depth.models import count_parameters
 from heads_for_depth.parallelism.constraints import AnyShape
 from heads_for_depth.recount.language import LanguageShape, language_parameters
 from heads_for_depth.shapes import Shape
@@ -105,23 +104,12 @@ def work_of(shape: AnyShape, tokens: int | None = None) -> Work:
 
 def _counts_by_module(shape: AnyShape, tokens: int | None) -> dict[str, int]:
     """Operations by module name below the model; `Global` holds all. Attention counts as plain matrix products."""
-    model, inputs = _on_meta(shape, tokens)
+    model, inputs = on_meta(shape, _text_tokens(shape, tokens) if isinstance(shape, LanguageShape) else 0)
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter, torch.no_grad():
         model(**inputs)
     counts = {str(name): sum(operators.values()) for name, operators in counter.get_flop_counts().items()}
     return {name.partition(".")[2] or name: count for name, count in counts.items()}
-
-
-def _on_meta(shape: AnyShape, tokens: int | None) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Model and input; a whole mask spares transformers a look at values, which `meta` does not have."""
-    if isinstance(shape, Shape):
-        images = torch.empty(1, shape.in_chans, shape.image_size, shape.image_size, device="meta")
-        return build(shape, "meta").eval(), {"x": images}
-    count = _text_tokens(shape, tokens)
-    ids = torch.empty(1, count, dtype=torch.long, device="meta")
-    mask = torch.empty(1, 1, count, count, dtype=torch.bool, device="meta")
-    return build_language(shape, "meta", count).eval(), {"input_ids": ids, "attention_mask": mask}
 
 
 def _total(counts: dict[str, int], pattern: str) -> int:

@@ -10,6 +10,7 @@ import pandas as pd
 from heads_for_depth.findings.parallelism import Measured, Pair, Predicted
 from heads_for_depth.parallelism import Assumptions, Layout, Prediction
 from heads_for_depth.tables.formatting import NONE, change, whole
+from heads_for_depth.tables.verification import short
 
 NOT_MEASURED = "not measured"
 CANNOT = "no such layout"
@@ -103,14 +104,15 @@ def measured(found: Sequence[Measured]) -> pd.DataFrame:
     """One line per shape and degree: agreement, communication, seconds."""
     rows = [
         {
+            "machine": short(one.machine),
             "shape": one.name,
             "degree": str(one.degree),
             "largest difference": f"{one.relative_difference:.1e}",
             "all-reduces": str(one.all_reduces),
-            "MB": f"{one.bytes / 1e6:.1f}",
+            "MB": f"{one.bytes / 1e6:.1f}" + ("" if one.dtype == "float32" else f", {one.dtype}"),
             "seconds": f"{one.seconds:.3f}" + (" ‡" if one.oversubscribed else ""),
             "of which all-reduce": NONE if one.all_reduce_share is None else f"{100 * one.all_reduce_share:.0f} %",
         }
         for one in found
     ]
-    return pd.DataFrame(rows or [{"shape": NOT_MEASURED}])
+    return pd.DataFrame(rows or [{"machine": NOT_MEASURED}])

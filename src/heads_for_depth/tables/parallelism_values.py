@@ -19,8 +19,6 @@ def glued(pairs: Sequence[Pair], predicted: Sequence[Predicted], measured: Seque
         "parallelism.predicted": steps(predicted, FEW),
         "parallelism.layouts": reach(predicted, MANY),
         "parallelism.measured": agreement(measured),
-        "parallelism.few": str(FEW),
-        "parallelism.many": str(MANY),
     }
 
 
@@ -42,22 +40,22 @@ def _directions(words: Sequence[str]) -> str:
 
 def steps(predicted: Sequence[Predicted], gpus: int) -> str:
     """Predicted time of a training step after over before, on one GPU and on many."""
-    one, many = (_ratios(predicted, count) for count in (1, gpus))
-    slower = sum(after > before for before, after in zip(one, many, strict=True))
+    both = [one for one in predicted if _ratio(one, 1) and _ratio(one, gpus)]
+    if not both:
+        return f"No row has a layout of exactly {gpus} GPUs before and after."
+    alone, many = ([_ratio(one, count) for one in both] for count in (1, gpus))
+    less = sum(_ratio(one, gpus) > _ratio(one, 1) for one in both)
     return (
-        f"Predicted, a training step of the reshape takes {min(one):.2f} to {max(one):.2f} of the baseline's time on "
-        f"one GPU and {min(many):.2f} to {max(many):.2f} on {gpus}: in {slower} of {len(one)} rows the reshape's lead "
-        "is smaller there, because fewer layers leave less to share out and the fixed costs stay."
+        f"Predicted, a training step of the reshape takes {min(alone):.2f} to {max(alone):.2f} of the baseline's time "
+        f"on one GPU and {min(many):.2f} to {max(many):.2f} on {gpus}; in {less} of {len(both)} rows the reshape's "
+        f"lead is smaller on {gpus}."
     )
 
 
-def _ratios(predicted: Sequence[Predicted], gpus: int) -> list[float]:
-    pairs = [(one.before[gpus], one.after[gpus]) for one in predicted]
-    return [
-        after.predicted_seconds / before.predicted_seconds
-        for before, after in pairs
-        if before is not None and after is not None
-    ]
+def _ratio(one: Predicted, gpus: int) -> float:
+    """Predicted seconds after over before; 0 where one of them has no layout of so many GPUs."""
+    before, after = one.before[gpus], one.after[gpus]
+    return 0.0 if before is None or after is None else after.predicted_seconds / before.predicted_seconds
 
 
 def reach(predicted: Sequence[Predicted], gpus: int) -> str:
@@ -72,13 +70,14 @@ def reach(predicted: Sequence[Predicted], gpus: int) -> str:
 
 def agreement(measured: Sequence[Measured]) -> str:
     """Whether a model that is shared out computes the same, and what it communicates."""
-    shared = [one for one in measured if one.degree > 1]
+    shared = [one for one in measured if one.degree > 1 and one.dtype == "float32"]
     if not shared:
         return NOTHING
     largest = max(one.relative_difference for one in shared)
     degrees = ", ".join(map(str, sorted({one.degree for one in shared})))
+    plain = sum(one.two_a_layer for one in shared)
     return (
         f"At degrees {degrees} the logits of {len({one.name for one in shared})} models differ from those of one "
-        f"process by at most {largest:.1e} of the largest logit, with two all-reduces a layer and no other "
-        "communication."
+        f"process by at most {largest:.1e} of the largest logit; {plain} of {len(shared)} measurements made exactly "
+        "two all-reduces a layer and communicated nothing else."
     )

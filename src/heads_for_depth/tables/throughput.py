@@ -8,7 +8,7 @@ import pandas as pd
 
 from heads_for_depth.benchmark.reading import Ratio
 from heads_for_depth.claims import load_table
-from heads_for_depth.tables.formatting import MINUS, millions, percent, whole
+from heads_for_depth.tables.formatting import millions, signed, whole
 from heads_for_depth.throughput.reading import QUANTITIES, Comparison, Line, Quantity, Timing, chosen, comparisons
 from heads_for_depth.throughput.subjects import RECOUNTING, not_measured
 
@@ -19,16 +19,20 @@ SIDES = {"before": "before", "after": "after", RECOUNTING: "after, as it recount
 ASSUMED = "†"
 
 
-def saved(share: float, decimals: int = 0) -> str:
-    """What is saved, in percent; a loss has a sign."""
-    return percent(share, decimals).replace("-", MINUS)
+def saved(share: float) -> str:
+    """What is saved, in percent; a loss has a sign, and what rounds to zero has none."""
+    return f"{_whole_percent(share)} %"
+
+
+def _whole_percent(share: float) -> str:
+    return signed(100 * share, 0).removeprefix("+")
 
 
 def saved_time(ratio: Ratio | None) -> str:
     """Share of time saved: median over rounds [lowest, highest]."""
     if ratio is None:
         return OUT_OF_MEMORY
-    ends = ", ".join(f"{100 * (1 - end):.0f}".replace("-", MINUS) for end in (ratio.highest, ratio.lowest))
+    ends = ", ".join(_whole_percent(1 - end) for end in (ratio.highest, ratio.lowest))
     return f"{saved(1 - ratio.median)} [{ends}]"
 
 
@@ -85,9 +89,9 @@ def speeds(lines: Sequence[Line]) -> pd.DataFrame:
         [
             {
                 "shape": name_of(line),
-                "latency (ms)": _timed(line, "latency", lambda timing: f"{1000 * timing.median:.0f}"),
-                "per second (batch)": _timed(line, "forward", lambda t: f"{_rate(t.per_second)} ({t.batch})"),
-                "trained per second (batch)": _timed(line, "training", lambda t: f"{_rate(t.per_second)} ({t.batch})"),
+                "latency (ms)": _timed(line, "latency", _milliseconds),
+                "per second, forward": _timed(line, "forward", _per_second),
+                "per second, training": _timed(line, "training", _per_second),
             }
             for line in rows
         ],
@@ -119,6 +123,16 @@ def _timed(line: Line, quantity: Quantity, write: Callable[[Timing], str]) -> st
     return OUT_OF_MEMORY if timing is None else write(timing)
 
 
+def _milliseconds(timing: Timing) -> str:
+    low, high = (1000 * end for end in (min(timing.values), max(timing.values)))
+    return f"{_rate(1000 * timing.median)} [{_rate(low)}, {_rate(high)}]"
+
+
+def _per_second(timing: Timing) -> str:
+    low, high = 1 / max(timing.values), 1 / min(timing.values)
+    return f"{_rate(timing.per_second)} [{_rate(low)}, {_rate(high)}]"
+
+
 def _rate(number: float) -> str:
     return f"{number:.1f}" if number < 100 else whole(round(number))
 
@@ -130,6 +144,20 @@ def _achieved(line: Line) -> str:
 
 def _megabytes(size: int | None) -> str:
     return NOT_MEASURED if size is None else whole(round(size / 1e6))
+
+
+def elsewhere(lines: Sequence[Line], shown: Sequence[Line]) -> pd.DataFrame:
+    """One line per reshape, machine and mode that the page does not show at length: time saved."""
+    place = {(line.machine, line.mode) for line in shown}
+    others = [one for one in comparisons(lines) if (one.line.machine, one.line.mode) not in place]
+    return _frame(
+        [
+            {"machine": one.line.machine, "mode": one.line.mode, "reshape": reshape_name(one.line)}
+            | {f"{HEADINGS[quantity]} saved": saved_time(one.time(quantity)) for quantity in QUANTITIES}
+            for one in others
+        ],
+        ["machine"],
+    )
 
 
 def heads(lines: Sequence[Line], series: str) -> pd.DataFrame:
@@ -145,13 +173,19 @@ def _heads_row(line: Line, comparison: Comparison | None) -> dict[str, str]:
         HEADINGS[quantity]: "1" if published else _multiple(comparison.time(quantity) if comparison else None)
         for quantity in QUANTITIES
     }
-    memory = None if comparison is None else comparison.memory("forward")
     return {
         "heads": f"{line.heads} (published)" if published else str(line.heads),
         "head_dim": str(line.head_dim),
         **times,
-        "memory": "1" if published else (NOT_MEASURED if memory is None else f"{memory:.2f}"),
+        **{
+            f"memory, {use}": "1" if published else _memory_multiple(comparison, use) for use in ("forward", "training")
+        },
     }
+
+
+def _memory_multiple(comparison: Comparison | None, use: str) -> str:
+    multiple = None if comparison is None else comparison.memory(use)
+    return NOT_MEASURED if multiple is None else f"{multiple:.2f}"
 
 
 def _multiple(ratio: Ratio | None) -> str:
@@ -163,7 +197,7 @@ def literature(lines: Sequence[Line]) -> pd.DataFrame:
     table = load_table("timm_benchmarks")
     titles = {"xcit-m": "XCiT-M", "tnt-b": "TNT-B", "davit-b": "DaViT-B", "xcit-l": "XCiT-L", "davit-l": "DaViT-L",
               "vit-b": "ViT-B", "vit-l": "ViT-L", "deit-b": "DeiT-B"}  # fmt: skip
-    on_gpu = {line.series: line for line in lines if line.device == "cuda" and line.subject == "before"}
+    on_gpu = {line.series: line for line in lines if line.subject == "before" and _like_timm(line)}
     return _frame(
         [
             {
@@ -171,12 +205,17 @@ def literature(lines: Sequence[Line]) -> pd.DataFrame:
                 "RTX 3090, forward": _published(table, f"{row}-infer-rtx3090"),
                 "RTX 3090, training": _published(table, f"{row}-train-rtx3090"),
                 "i9-10940X, forward": _published(table, f"{row}-infer-i9-10940x"),
-                "a GPU of ours": _ours(on_gpu.get("vit-own" if row == "vit-b" else row)),
+                "our GPU, forward": _ours(on_gpu.get("vit-own" if row == "vit-b" else row)),
             }
             for row, title in titles.items()
         ],
         ["baseline"],
     )
+
+
+def _like_timm(line: Line) -> bool:
+    """Measured as timm's files are: a GPU in mixed precision, eager."""
+    return line.device == "cuda" and line.mode == "bf16, eager"
 
 
 def _published(table: pd.DataFrame, row: str) -> str:

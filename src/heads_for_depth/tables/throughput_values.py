@@ -16,8 +16,9 @@ EQUAL = 0.02
 
 
 def shown(lines: Sequence[Line]) -> list[Line]:
-    """The lines of the machine that measured the most on a CPU, in float32 and eager; the page is about these."""
-    plain = chosen(lines, lambda line: line.device == "cpu" and line.mode == "fp32, eager")
+    """The lines of the machine that measured the most in float32 and eager, a CPU if there is one: the page's own."""
+    plain = chosen(lines, lambda line: line.mode == "fp32, eager")
+    plain = chosen(plain, lambda line: line.device == "cpu") or plain
     machines = sorted({line.machine for line in plain})
     if not machines:
         return []
@@ -44,8 +45,14 @@ def glued(lines: Sequence[Line]) -> dict[str, str]:
         "throughput.busy": _busy(ours),
         "throughput.gpu": _gpu(lines),
         **{f"throughput.{name}": heads_alone(ours, name) for name in ("heads-vit-b", "heads-xcit-m")},
-        **{f"throughput.saved.{quantity}": _range(ours, quantity) for quantity in QUANTITIES},
+        "throughput.batch": str(_training_batch(ours)),
     }
+
+
+def _training_batch(lines: Sequence[Line]) -> int | str:
+    """Batch of the training steps of the rows."""
+    batches = {t.batch for line in lines if line.kind == "row" and (t := line.timings["training"]) is not None}
+    return batches.pop() if len(batches) == 1 else "its own"
 
 
 def stated(lines: Sequence[Line]) -> list[Comparison]:
@@ -69,18 +76,20 @@ def answer(lines: Sequence[Line]) -> str:
 
 def _against_parameters(found: Sequence[Comparison], quantity: Quantity) -> str:
     pairs = [(one.parameters_saved, ratio) for one in found if (ratio := one.time(quantity)) is not None]
+    if not pairs:
+        return f"{_NOUNS[quantity]} saved could not be measured"
     times = [1 - ratio.median for _, ratio in pairs]
     less = sum(time < parameters - EQUAL for time, (parameters, _) in zip(times, pairs, strict=True))
     return (
-        f"{_NOUNS[quantity]} falls by {_ends(times)} (median {saved(median(times))}), in {less} of {len(pairs)} by "
-        "less than the parameters do"
+        f"{_NOUNS[quantity]} saved is {_ends(times)} (median {saved(median(times))}), in {less} of {len(pairs)} less "
+        "than of the parameters"
     )
 
 
 _NOUNS: dict[Quantity, str] = {
-    "latency": "the latency of one image or text",
-    "forward": "time per item at the best batch",
-    "training": "time of a training step",
+    "latency": "the latency of one image or text that is",
+    "forward": "the time per item at the best batch that is",
+    "training": "the time of a training step that is",
 }
 
 
@@ -112,9 +121,9 @@ def memory(lines: Sequence[Line]) -> str:
     if not found:
         return NOTHING
     return (
-        f"A training step's peak memory falls by {_ends([1 - share for _, share in found])} in {len(found)} reshapes; "
-        "it holds weights, gradients and two moments, which go with the parameters, and activations, which go with "
-        "the depth."
+        f"Of a training step's peak memory {len(found)} reshapes save {_ends([1 - share for _, share in found])}; it "
+        "holds weights, gradients and two moments, which go with the parameters, and activations, which go with the "
+        "depth."
     )
 
 
@@ -131,7 +140,7 @@ def heads_alone(lines: Sequence[Line], series: str) -> str:
     edge = (
         f"the first count whose training step takes a quarter longer is {hurts[0].heads} (head_dim {hurts[0].head_dim})"
         if hurts
-        else "no count up to there makes a training step a quarter longer"
+        else "none of the measured counts makes a training step a quarter longer"
     )
     return f"{title} ({reference.heads} heads as published): {'; '.join(told)}; {edge}."
 
@@ -162,7 +171,8 @@ def _compiled(eager: Sequence[Line], compiled: Sequence[Line]) -> str:
         return "Compiled models have not been measured on this machine."
     return (
         f"Compiled, a training step of the {len(gains)} shapes measured runs at {min(gains):.2f} to {max(gains):.2f} "
-        f"times the eager speed; what a reshape saves is then {_range(compiled, 'training')} of a training step."
+        "times the speed of the eager one, which was measured in another run; of a training step's time the reshapes "
+        f"then save {_range(compiled, 'training')}."
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from heads_for_depth.tables.formatting import NONE
 from heads_for_depth.verification import Verified
+from heads_for_depth.verification.repetitions import QUANTITIES, Repetition
 
 COLUMNS = ("experiment", "run", "number", "here", "recorded", "difference", "tolerance", "result")
 
@@ -49,3 +52,38 @@ def tally(lines: Sequence[Verified]) -> str:
         f"{counts['identical']} identical, {counts['agrees']} within tolerance, {counts['differs']} differ; "
         f"{exact} of {len(lines)} had to be identical"
     )
+
+
+def repeated(found: Sequence[Repetition]) -> pd.DataFrame:
+    """One line per pair of machines and kind of run: how many were repeated, and the largest differences seen."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for one in found:
+        for run in one["runs"]:
+            place = short(one["provenance"]["machine"]["processor"]), short(run["recorded_on"])
+            groups.setdefault((*place, run["experiment"]), []).append(run)
+    lines = [_repeated(*place, runs) for place, runs in sorted(groups.items())]
+    return pd.DataFrame(lines or [{"repeated on": "nothing repeated yet"}])
+
+
+def _repeated(here: str, there: str, experiment: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    largest = {
+        name: max((run["largest_difference"].get(name, 0.0) for run in runs), default=0.0) for name in QUANTITIES
+    }
+    present = {name for run in runs for name in run["largest_difference"]}
+    return {
+        "repeated on": here,
+        "recorded on": there,
+        "experiment": f"`{experiment}`",
+        "runs (identical)": f"{len(runs)} ({sum(run['outcome'] == 'identical' for run in runs)})",
+        "accuracy (points)": f"{100 * largest['accuracy']:.2f}" if "accuracy" in present else NONE,
+        "loss (nats)": f"{largest['loss']:.3f}" if "loss" in present else NONE,
+        "κ (relative)": f"{max(largest['kappa'], largest['large_kappa']):.1e}" if present & KAPPAS else NONE,
+    }
+
+
+KAPPAS = {"kappa", "large_kappa"}
+
+
+def short(processor: str) -> str:
+    """A processor's name without trade marks."""
+    return processor.replace("(R)", "").replace("(TM)", "").replace(" Processor", "").strip()

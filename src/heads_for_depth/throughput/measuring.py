@@ -10,7 +10,7 @@ import torch
 
 from heads_for_depth.throughput.modes import Mode, Settings
 from heads_for_depth.throughput.subjects import Series, Subject
-from heads_for_depth.throughput.timing import Clock, Seconds, clock_of, seconds_per_call, summary, take_turns
+from heads_for_depth.throughput.timing import Clock, clock_of, seconds_per_call, summary, take_turns
 from heads_for_depth.throughput.workload import Call, Workload
 from heads_for_depth.training.runs import is_out_of_memory
 
@@ -22,18 +22,44 @@ def measure(
     series: Series, mode: Mode, settings: Settings, threads: int, clock: Clock | None = None
 ) -> dict[str, Quantities | None]:
     """Seconds by subject; None for a subject that did not fit into memory even once. `threads` are torch's."""
-    torch.set_num_threads(threads)
+    prepare(mode, threads)
     read = clock or clock_of(mode.device)
     sample = partial(seconds_per_call, threads=threads, at_least=settings.seconds, clock=read)
     rounds = settings.rounds if series.kind == "row" else settings.heads_rounds
     loads = {subject.name: _workload(subject, mode) for subject in series.subjects}
     found = {name: _parameters(load) for name, load in loads.items()}
+
+    def turns(what: str, batch: int) -> None:
+        calls = {n: _lazily(partial(getattr(load, what), batch)) for n, load in loads.items() if load is not None}
+        seconds = take_turns(calls, rounds, sample, after=partial(_release, loads))
+        for name, values in seconds.items():
+            _of(found, name)["training" if what == "training_step" else what][str(batch)] = summary(values)
+
     for batch in forward_batches(series, settings):
-        seconds = take_turns(_calls(loads, "forward", batch), rounds, sample)
-        _note(found, "forward", str(batch), seconds)
-    batch = training_batch(series, settings)
-    _note(found, "training", str(batch), take_turns(_calls(loads, "training_step", batch), rounds, sample))
+        turns("forward", batch)
+    turns("training_step", training_batch(series, settings))
     return {name: quantities if quantities and _any_fits(quantities) else None for name, quantities in found.items()}
+
+
+def _of(found: dict[str, Quantities | None], name: str) -> Quantities:
+    quantities = found[name]
+    assert quantities is not None, "what takes turns has been built"
+    return quantities
+
+
+def _release(loads: dict[str, Workload | None], name: str) -> None:
+    """Let one model go of gradients and optimizer state, so that the others have room; its next turn begins untimed."""
+    load = loads[name]
+    if load is not None:
+        load.release()
+
+
+def prepare(mode: Mode, threads: int) -> None:
+    """Threads of this process, and no TF32: float32 on a GPU is to mean float32."""
+    torch.set_num_threads(threads)
+    if mode.device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
 
 
 def forward_batches(series: Series, settings: Settings) -> tuple[int, ...]:
@@ -59,11 +85,6 @@ def _parameters(load: Workload | None) -> Quantities | None:
     return None if load is None else {"parameters": load.parameters, "forward": {}, "training": {}}
 
 
-def _calls(loads: dict[str, Workload | None], what: str, batch: int) -> dict[str, Call]:
-    """The calls by subject; inputs are made when a call is first made, so that a batch too large is one that failed."""
-    return {name: _lazily(partial(getattr(load, what), batch)) for name, load in loads.items() if load is not None}
-
-
 def _lazily(make: Callable[[], Call]) -> Call:
     made: list[Call] = []
 
@@ -73,13 +94,6 @@ def _lazily(make: Callable[[], Call]) -> Call:
         made[0]()
 
     return call
-
-
-def _note(found: dict[str, Quantities | None], what: str, batch: str, seconds: dict[str, Seconds]) -> None:
-    for name, values in seconds.items():
-        quantities = found[name]
-        assert quantities is not None, "what has calls has been built"
-        quantities[what][batch] = summary(values)
 
 
 def _any_fits(quantities: Quantities) -> bool:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-import torch
-
 from heads_for_depth.errors import BadInput
+from heads_for_depth.precision import Precision, check_precision
 from heads_for_depth.provenance import check_device, device_name, machine, machine_slug, slug
-from heads_for_depth.throughput.precision import Precision, check_precision
 
-__all__ = ["Mode", "Settings", "check_mode", "modes_of", "settings_of"]
 EAGER, COMPILED = "eager", "compiled"
 
 
@@ -85,11 +83,22 @@ def modes_of(profile: str, device: str) -> tuple[Mode, ...]:
     return tuple(Mode(device=device, precision=p, compiled=c) for c in compiled for p in precisions)
 
 
+def possible_modes(profile: str, device: str) -> tuple[Mode, ...]:
+    """The modes of a profile that this machine can run; for the others a word on stderr."""
+    possible = []
+    for mode in modes_of(profile, device):
+        try:
+            check_mode(mode)
+        except BadInput as error:
+            print(f"{mode.words} is left out: {error}", file=sys.stderr)
+        else:
+            possible.append(mode)
+    return tuple(possible)
+
+
 def check_mode(mode: Mode) -> None:
     """Raise BadInput where this machine cannot run it."""
     check_device(mode.device)
     check_precision(mode.precision, mode.device)
     if mode.compiled and mode.device == "cpu" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
         raise BadInput("mode", COMPILED, "torch.compile needs a C++ compiler here, install g++ or use --mode eager")
-    if mode.compiled and not hasattr(torch, "compile"):
-        raise BadInput("mode", COMPILED, "this torch cannot compile, use --mode eager")

@@ -31,8 +31,8 @@ def measured_model(
     lines = []
     for mode in modes:
         settings = settings_of(profile, mode)
-        settings = replace(settings, batch_sizes=batch_sizes) if batch_sizes else settings
-        check_batches([series], settings)
+        settings = replace(settings, batch_sizes=tuple(sorted({1, *batch_sizes}))) if batch_sizes else settings
+        check_batches([series], settings, mode.device)
         lines += [line_of(record) for record in measure_series(series, mode, settings, profile)]
     return lines
 

@@ -57,6 +57,8 @@ class Line:
     compiled: bool
     busy: bool
     """Whether something else ran when the measurement began."""
+    turns: str
+    """Which shapes took turns with one another: those with the same text."""
     heads: int
     head_dim: int
     timings: dict[Quantity, Timing | None]
@@ -95,6 +97,7 @@ def line_of(record: Record) -> Line:
         machine=_machine(provenance),
         hardware=record["run_id"].rsplit(".", 1)[1],
         busy=provenance["busy"],
+        turns=provenance["date"] if metrics.get("took_turns", True) else record["run_id"],
         heads=heads,
         head_dim=head_dim[0] if head_dim else d_model // heads,
         timings={quantity: _timing(metrics, quantity) for quantity in QUANTITIES},
@@ -166,8 +169,9 @@ def comparisons(all_lines: Sequence[Line], kind: str = "row") -> list[Comparison
     ]
 
 
-def _place(line: Line) -> tuple[str, str, str]:
-    return line.series, line.machine, line.mode
+def _place(line: Line) -> tuple[str, ...]:
+    """Lines of one place took turns, so that their ratios mean something."""
+    return line.series, line.machine, line.mode, line.turns
 
 
 def chosen(all_lines: Sequence[Line], wanted: Callable[[Line], bool]) -> list[Line]:

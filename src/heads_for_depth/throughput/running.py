@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tqdm import tqdm
 
@@ -19,36 +19,28 @@ from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import EXPERIMENTS
 from heads_for_depth.flops import forward_flops, training_flops
 from heads_for_depth.models import count_parameters
-from heads_for_depth.records import SCHEMA, Record, check_writable, recorded_ids, write
+from heads_for_depth.records import SCHEMA, Record, asks_to_measure, check_writable, recorded_ids, write
 from heads_for_depth.recount import LanguageShape
 from heads_for_depth.recount.language import language_parameters
-from heads_for_depth.sweeps import processes
 from heads_for_depth.sweeps.workers import available_cores
 from heads_for_depth.throughput import measuring, memory
-from heads_for_depth.throughput.modes import Mode, Settings, check_mode, modes_of, settings_of
+from heads_for_depth.throughput.isolation import in_own_process
+from heads_for_depth.throughput.modes import Mode, Settings, check_mode, possible_modes, settings_of
 from heads_for_depth.throughput.subjects import AnyShape, Series, Subject, series_of, thinned
 from heads_for_depth.throughput.workload import input_bytes
 
-T = TypeVar("T")
 EXPERIMENT = "throughput"
 assert EXPERIMENT not in EXPERIMENTS, "it is no sweep: what is timed must run alone"
 
 
-WHEN = ("where none", "here", "never")
-"""When a notebook measures: where the folder holds no measurement of its profile, on this machine, or not at all."""
-
-
 def measure_when(when: str, profile: str, device: str, results: Path) -> int:
-    """Measure what a notebook is asked to, and say how many series that were.
+    """Measure what a notebook asks for and this machine has not, and say how many series that were.
 
-    "where none" measures in a folder without any machine's measurement of this profile; "here" measures what this
-    machine has not, beside what others have. The profile `full` has no throughput of its own. Raises BadInput.
+    See `records.asks_to_measure` for `when`. The profile `full` has no throughput of its own.
     """
-    if when not in WHEN:
-        raise BadInput("measure", when, f"use one of {', '.join(WHEN)}")
-    if when == "never" or profile == "full" or (when == "where none" and recorded_ids(results, profile, EXPERIMENT)):
+    if profile == "full" or not asks_to_measure(when, results, profile, EXPERIMENT):
         return 0
-    return measure_missing(series_of(profile), modes_of(profile, device), profile, results)
+    return measure_missing(series_of(profile), possible_modes(profile, device), profile, results)
 
 
 def run_id(series: Series, subject: Subject, mode: Mode) -> str:
@@ -81,7 +73,7 @@ def measure_missing(all_series: Sequence[Series], modes: Sequence[Mode], profile
     """
     for mode in modes:
         check_mode(mode)
-        check_batches(all_series, settings_of(profile, mode))
+        check_batches(all_series, settings_of(profile, mode), mode.device)
     check_writable(results)
     todo = [(series, mode) for mode in modes for series in missing(all_series, mode, profile, results)]
     bar = tqdm(todo, unit="series", file=sys.stderr, dynamic_ncols=True, disable=not todo)
@@ -89,19 +81,19 @@ def measure_missing(all_series: Sequence[Series], modes: Sequence[Mode], profile
         bar.set_postfix_str(f"{series.name}, {mode.words}")
         recorded = recorded_ids(results, profile, EXPERIMENT)
         for record in measure_series(series, mode, settings_of(profile, mode), profile):
-            if record["run_id"] not in recorded:
+            if record["run_id"] not in recorded:  # half a series may be there, written before a kill
                 write(record, results)
     return len(todo)
 
 
-def check_batches(all_series: Sequence[Series], settings: Settings) -> None:
-    """Raise BadInput where one batch of inputs alone is larger than the memory of this machine."""
-    most = provenance.machine()["memory_bytes"]
+def check_batches(all_series: Sequence[Series], settings: Settings, device: str) -> None:
+    """Raise BadInput where one batch of inputs alone is larger than the memory of the device."""
+    most = memory.memory_of(device)
     for subject in (subject for series in all_series for subject in series.subjects):
-        for batch in (*settings.batch_sizes, settings.training_batch):
+        for batch in (*settings.batch_sizes, settings.training_batch, settings.heads_batch):
             size = input_bytes(subject, batch)
             if size > most:
-                needs = f"its inputs alone take {size / 2**30:.0f} GiB, this machine has {most / 2**30:.0f}"
+                needs = f"its inputs alone take {size / 2**30:.0f} GiB, the device has {most / 2**30:.0f}"
                 raise BadInput("batch size", batch, f"{needs}; give a smaller one")
 
 
@@ -109,7 +101,7 @@ def measure_series(series: Series, mode: Mode, settings: Settings, profile: str)
     """The records of all subjects of a series, measured in alternation; nothing is written."""
     started, load = time.perf_counter(), load_at_start()
     found = _together_or_alone(series, mode, settings)
-    peaks = {subject.name: _peaks(series, subject, mode, settings, found) for subject in series.subjects}
+    peaks = {s.name: _peaks(series, s, mode, settings, found[s.name]) for s in series.subjects}
     seconds = round(time.perf_counter() - started, 3)
     origin = {"seconds": {"total": seconds}, "provenance": stamp(mode) | {"load": load["words"], "busy": load["busy"]}}
     return [
@@ -120,7 +112,7 @@ def measure_series(series: Series, mode: Mode, settings: Settings, profile: str)
 
 def stamp(mode: Mode) -> dict[str, Any]:
     """Where the numbers come from; the measuring process uses every core it may."""
-    return provenance.stamp(mode.device) | {"threads": threads()}
+    return provenance.stamp(mode.device, "transformers") | {"threads": threads()}
 
 
 def threads() -> int:
@@ -128,38 +120,29 @@ def threads() -> int:
     return len(available_cores())
 
 
-def in_own_process(function: Callable[..., T], *arguments: Any) -> T | None:
-    """The result of a call in a fresh process; None where that process was killed, as the system does for memory."""
-    try:
-        with processes(1, 1) as workers:
-            return workers.pool.submit(function, *arguments).result()
-    except BrokenExecutor:
-        return None
-
-
 def _together_or_alone(series: Series, mode: Mode, settings: Settings) -> dict[str, measuring.Quantities | None]:
-    """All subjects in one process; each in its own where memory does not hold them together."""
+    """All subjects in one process; by itself what had no room there, which is then compared with nothing."""
     measure = partial(measuring.measure, mode=mode, settings=settings, threads=threads())
-    together = in_own_process(measure, series)
-    if together is not None:
-        return together
-    alone: dict[str, measuring.Quantities | None] = {}
+    together = in_own_process(measure, series) or {}
+    found = {name: quantities and quantities | {"took_turns": True} for name, quantities in together.items()}
     for subject in series.subjects:
-        single = Series(name=series.name, title=series.title, kind=series.kind, subjects=(subject,))
-        alone |= in_own_process(measure, single) or {subject.name: None}
-    return alone
+        if found.get(subject.name) is None:
+            alone = in_own_process(measure, replace(series, subjects=(subject,))) or {}
+            quantities = alone.get(subject.name)
+            found[subject.name] = quantities and quantities | {"took_turns": len(series.subjects) == 1}
+    return found
 
 
 def _peaks(
-    series: Series, subject: Subject, mode: Mode, settings: Settings, found: dict[str, measuring.Quantities | None]
+    series: Series, subject: Subject, mode: Mode, settings: Settings, quantities: measuring.Quantities | None
 ) -> dict[str, Any] | None:
     """Peak memory of the batches that fitted; on a CPU not of a compiled model, as the compiler's would count too."""
-    quantities = found[subject.name]
     if quantities is None or (mode.compiled and mode.device == "cpu"):
         return None
     fitting = tuple(int(batch) for batch, seconds in quantities["forward"].items() if seconds is not None)
     training = measuring.training_batch(series, settings)
-    return in_own_process(memory.peaks, subject, mode, fitting, training)
+    asked = training if quantities["training"][str(training)] is not None else None
+    return in_own_process(memory.peaks, subject, mode, threads(), fitting, asked)
 
 
 def _planned(series: Series, subject: Subject, mode: Mode, settings: Settings, profile: str) -> Record:

@@ -39,11 +39,15 @@ def seconds_per_call(call: Callable[[], object], threads: int, at_least: float, 
 
 
 def take_turns(
-    calls: Mapping[str, Callable[[], object]], rounds: int, sample: Callable[[Callable[[], object]], float]
+    calls: Mapping[str, Callable[[], object]],
+    rounds: int,
+    sample: Callable[[Callable[[], object]], float],
+    after: Callable[[str], object] = str,
 ) -> dict[str, Seconds]:
     """Sample every call once per round, A B A B …; the first round warms up and is discarded.
 
-    A call for which memory runs out is not made again, and the others go on.
+    `after` is told whose sample has been taken, to let go of what it holds. A call for which memory runs out is not
+    made again, and the others go on.
     """
     seconds: dict[str, Seconds] = {name: [] for name in calls}
     for number in range(rounds + 1):
@@ -52,6 +56,7 @@ def take_turns(
             if values is None:
                 continue
             measured = _unless_out_of_memory(call, sample)
+            after(name)
             if measured is None:
                 seconds[name] = None
             elif number:

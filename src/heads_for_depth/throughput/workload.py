@@ -11,13 +11,15 @@ from torch.nn import functional
 
 from heads_for_depth.language_models import build_language
 from heads_for_depth.models import build
+from heads_for_depth.precision import cast
 from heads_for_depth.recount import LanguageShape
 from heads_for_depth.throughput.modes import Mode
-from heads_for_depth.throughput.precision import cast
 from heads_for_depth.throughput.subjects import Subject
 
 Call = Callable[[], None]
 SEED = 0
+RECOMPILE_LIMIT = 1_000
+"""More than all shapes of a series, times all batch sizes, forward and in training: they share their code."""
 
 
 class Workload:
@@ -28,7 +30,7 @@ class Workload:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             self.model = _build(subject).to(mode.device)
-        self.run: Any = torch.compile(self.model, dynamic=False) if mode.compiled else self.model
+        self.run: Any = _compiled(self.model) if mode.compiled else self.model
         self.optimizer: torch.optim.Optimizer | None = None
 
     @property
@@ -37,22 +39,28 @@ class Workload:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def forward(self, batch: int) -> Call:
-        """A call that computes the logits of one batch in evaluation mode, without gradients."""
+        """A call that computes the logits of one batch in evaluation mode, without gradients.
+
+        With one item a GPU is waited for within the call: that is latency, and not how fast calls can be queued.
+        """
         inputs = self.inputs(batch)
+        wait = batch == 1 and self.mode.device == "cuda"
+        self.model.eval()
 
         def call() -> None:
-            self.model.eval()
             with torch.inference_mode(), cast(self.mode.precision, self.mode.device):
                 self.run(inputs)
+            if wait:
+                torch.cuda.synchronize()
 
         return call
 
     def training_step(self, batch: int) -> Call:
         """A call that does forward pass, backward pass and one step of AdamW, the loss over all tokens of a text."""
         inputs, targets = self.inputs(batch), self.targets(batch)
+        self.model.train()
 
         def call() -> None:
-            self.model.train()
             if self.optimizer is None:
                 self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
             with cast(self.mode.precision, self.mode.device):
@@ -63,6 +71,13 @@ class Workload:
             self.optimizer.zero_grad(set_to_none=True)
 
         return call
+
+    def release(self) -> None:
+        """Let go of gradients and optimizer state; the next training step makes them anew."""
+        self.optimizer = None
+        self.model.zero_grad(set_to_none=True)
+        if self.mode.device == "cuda":
+            torch.cuda.empty_cache()
 
     def logits(self, inputs: Tensor) -> Tensor:
         """What the model says of a batch: images × classes, or texts × tokens × vocabulary."""
@@ -86,6 +101,14 @@ class Workload:
             return self.inputs(batch)
         generator = torch.Generator().manual_seed(SEED)
         return torch.randint(shape.classes, (batch,), generator=generator).to(self.mode.device)
+
+
+def _compiled(model: nn.Module) -> Any:
+    """The model through torch.compile, once per batch size; torch would stop compiling, silently, after a few."""
+    torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
+    torch._dynamo.config.accumulated_recompile_limit = RECOMPILE_LIMIT
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    return torch.compile(model, dynamic=False)
 
 
 def _build(subject: Subject) -> nn.Module:
