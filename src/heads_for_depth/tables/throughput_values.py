@@ -45,14 +45,7 @@ def glued(lines: Sequence[Line]) -> dict[str, str]:
         "throughput.busy": _busy(ours),
         "throughput.gpu": _gpu(lines),
         **{f"throughput.{name}": heads_alone(ours, name) for name in ("heads-vit-b", "heads-xcit-m")},
-        "throughput.batch": str(_training_batch(ours)),
     }
-
-
-def _training_batch(lines: Sequence[Line]) -> int | str:
-    """Batch of the training steps of the rows."""
-    batches = {t.batch for line in lines if line.kind == "row" and (t := line.timings["training"]) is not None}
-    return batches.pop() if len(batches) == 1 else "its own"
 
 
 def stated(lines: Sequence[Line]) -> list[Comparison]:
