@@ -28,7 +28,7 @@ LABEL_GAP = 0.085
 """Smallest distance between two labels, as a share of a panel's height."""
 LABELS_AT = 58
 """Percent of parameters saved at which the labels begin; no reshape saves as many."""
-TICKS = (0.25, 0.5, 1, 2, 4, 8, 16, 32)
+TICKS = (0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16, 32)
 
 
 @styled
@@ -46,8 +46,8 @@ def savings(panels: Mapping[str, Sequence[Saving]]) -> Figure:
 
 
 def _savings_panel(axes: Axes, title: str, points: Sequence[Saving]) -> None:
-    low = min([0.0, *(point.lowest for point in points)]) * 100 - 4
-    high = max([0.6, *(point.highest for point in points)]) * 100 + 4
+    low = 100 * min([0.2, *(point.lowest for point in points)]) - 4
+    high = 100 * max([0.6, *(point.highest for point in points)]) + 2
     axes.plot([0, 100], [0, 100], color=INK, linewidth=0.9)
     left = min([20.0, *(100 * point.parameters - 4 for point in points)])
     axes.set_xlim(left, LABELS_AT + 20)
@@ -109,7 +109,7 @@ def _heads_panel(axes: Axes, title: str, published: int, series: Sequence[Multip
     values = [value for one in series for value in one.median] or [1.0]
     low, high = min(values) / 1.15, max(values) * 1.15
     axes.set_ylim(min(low, 0.8), max(high, 1.25))
-    axes.yaxis.set_major_locator(FixedLocator([tick for tick in TICKS if low / 1.5 <= tick <= high * 1.5]))
+    axes.yaxis.set_major_locator(FixedLocator([tick for tick in TICKS if low / 1.1 <= tick <= high * 1.1]))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_major_formatter(ScalarFormatter())

@@ -123,6 +123,10 @@ def measured(results: Path, profiles: Sequence[str]) -> list[Measured]:
     return sorted(found, key=lambda one: (one.machine, one.name, one.degree))
 
 
+def _titles() -> dict[str, str]:
+    return {series.name: _name(series) for series in series_of("cpu")}
+
+
 def _two_a_layer(record: Record) -> bool:
     metrics, depth = record["metrics"], sum(record["plan"]["shape"]["depth"])
     expected = 2 * depth if record["plan"]["degree"] > 1 else 0
@@ -133,7 +137,7 @@ def _measured(record: Record) -> Measured:
     metrics, seconds, provenance = record["metrics"], record["seconds"], record["provenance"]
     forward = seconds["forward_seconds"]["median"]
     return Measured(
-        name=f"{record['plan']['row']}, {record['plan']['arm']}",
+        name=f"{_titles()[record['plan']['row']]}, {record['plan']['arm']}",
         degree=record["plan"]["degree"],
         dtype=metrics["dtype"],
         device=metrics["device"],

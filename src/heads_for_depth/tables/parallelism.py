@@ -22,9 +22,9 @@ def ceilings(pairs: Sequence[Pair]) -> pd.DataFrame:
         [
             {
                 "row": pair.name,
-                "largest tensor degree": change(str(one.before.tensor_degree), str(one.after.tensor_degree)),
-                "most pipeline stages": change(str(one.before.pipeline_stages), str(one.after.pipeline_stages)),
-                "most GPUs for one copy": change(str(one.before.gpus), str(one.after.gpus)),
+                "tensor degree": change(str(one.before.tensor_degree), str(one.after.tensor_degree)),
+                "stages": change(str(one.before.pipeline_stages), str(one.after.pipeline_stages)),
+                "product": change(str(one.before.gpus), str(one.after.gpus)),
                 "ceiling": direction(one.gpus),
             }
             for pair in pairs
@@ -101,18 +101,19 @@ def assumptions(values: Assumptions) -> pd.DataFrame:
 
 
 def measured(found: Sequence[Measured]) -> pd.DataFrame:
-    """One line per shape and degree: agreement, communication, seconds."""
+    """One line per shape and degree: agreement, communication, seconds; with the machine where there are several."""
+    several = len({one.machine for one in found}) > 1
     rows = [
         {
-            "machine": short(one.machine),
+            **({"machine": short(one.machine)} if several else {}),
             "shape": one.name,
             "degree": str(one.degree),
-            "largest difference": f"{one.relative_difference:.1e}",
+            "difference": f"{one.relative_difference:.1e}" if one.relative_difference else "0",
             "all-reduces": str(one.all_reduces),
             "MB": f"{one.bytes / 1e6:.1f}" + ("" if one.dtype == "float32" else f", {one.dtype}"),
             "seconds": f"{one.seconds:.3f}" + (" ‡" if one.oversubscribed else ""),
-            "of which all-reduce": NONE if one.all_reduce_share is None else f"{100 * one.all_reduce_share:.0f} %",
+            "all-reduce": NONE if one.all_reduce_share is None else f"{100 * one.all_reduce_share:.0f} %",
         }
         for one in found
     ]
-    return pd.DataFrame(rows or [{"machine": NOT_MEASURED}])
+    return pd.DataFrame(rows or [{"shape": NOT_MEASURED}])

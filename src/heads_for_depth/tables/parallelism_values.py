@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from heads_for_depth.findings.parallelism import Measured, Pair, Predicted
 from heads_for_depth.tables.parallelism import direction
+from heads_for_depth.tables.verification import short
 
 NOTHING = "Nothing has been measured into these records yet."
 FEW, MANY = 8, 64
@@ -14,7 +15,9 @@ FEW, MANY = 8, 64
 
 def glued(pairs: Sequence[Pair], predicted: Sequence[Predicted], measured: Sequence[Measured]) -> dict[str, str]:
     """Every sentence and number that the chapters quote."""
+    machines = sorted({short(one.machine) for one in measured})
     return {
+        "parallelism.machine": ", ".join(machines) or "no machine",
         "parallelism.answer": ceilings(pairs),
         "parallelism.predicted": steps(predicted, FEW),
         "parallelism.layouts": reach(predicted, MANY),

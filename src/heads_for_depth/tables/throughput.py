@@ -14,9 +14,9 @@ from heads_for_depth.throughput.subjects import RECOUNTING, not_measured
 
 NOT_MEASURED = "not measured"
 OUT_OF_MEMORY = "out of memory"
-HEADINGS: dict[Quantity, str] = {"latency": "latency", "forward": "forward, best batch", "training": "training step"}
-SIDES = {"before": "before", "after": "after", RECOUNTING: "after, as it recounts"}
-ASSUMED = "†"
+HEADINGS: dict[Quantity, str] = {"latency": "latency", "forward": "forward", "training": "training"}
+ASSUMED, RECOUNTS = "†", "‡"
+"""Mark a shape of which something is assumed, and one that has the published parameters where the stated has not."""
 
 
 def saved(share: float) -> str:
@@ -37,23 +37,32 @@ def saved_time(ratio: Ratio | None) -> str:
 
 
 def name_of(line: Line) -> str:
-    """A shape in a table of rows; a dagger where something of it is assumed."""
-    mark = f" {ASSUMED}" if line.assumption and line.subject != RECOUNTING else ""
-    return f"{line.title}, {SIDES.get(line.subject, line.subject)}{mark}"
+    """A shape in a table of rows, with its mark."""
+    side = "after" if line.subject == RECOUNTING else line.subject
+    return f"{_title(line)}, {side}{_mark(line)}"
 
 
 def reshape_name(line: Line) -> str:
-    """A reshape beside its own baseline."""
-    mark = f" {ASSUMED}" if line.assumption and line.subject != RECOUNTING else ""
-    return line.title + (" (as it recounts)" if line.subject == RECOUNTING else "") + mark
+    """A reshape beside its own baseline, with its mark."""
+    return _title(line) + _mark(line)
+
+
+def _title(line: Line) -> str:
+    return line.title.removesuffix(" (our own row)")
+
+
+def _mark(line: Line) -> str:
+    if line.subject == RECOUNTING:
+        return f" {RECOUNTS}"
+    return f" {ASSUMED}" if line.assumption else ""
 
 
 def savings(lines: Sequence[Line]) -> pd.DataFrame:
     """One line per reshape: parameters and time saved against its baseline."""
     return _frame(
         [
-            {"reshape": reshape_name(one.line), "parameters saved": saved(one.parameters_saved)}
-            | {f"{HEADINGS[quantity]} saved": saved_time(one.time(quantity)) for quantity in QUANTITIES}
+            {"reshape": reshape_name(one.line), "parameters": saved(one.parameters_saved)}
+            | {HEADINGS[quantity]: saved_time(one.time(quantity)) for quantity in QUANTITIES}
             for one in comparisons(lines)
         ],
         ["reshape"],
@@ -66,10 +75,10 @@ def other_savings(lines: Sequence[Line]) -> pd.DataFrame:
         [
             {
                 "reshape": reshape_name(one.line),
-                "parameters saved": saved(one.parameters_saved),
-                "operations saved": saved(one.flops_saved),
-                "memory saved, forward": _memory_saved(one, "forward"),
-                "memory saved, training": _memory_saved(one, "training"),
+                "parameters": saved(one.parameters_saved),
+                "operations": saved(one.flops_saved),
+                "memory, forward": _memory_saved(one, "forward"),
+                "memory, training": _memory_saved(one, "training"),
             }
             for one in comparisons(lines)
         ],
@@ -106,11 +115,11 @@ def sizes(lines: Sequence[Line]) -> pd.DataFrame:
         [
             {
                 "shape": name_of(line),
-                "parameters (M)": millions(line.parameters, 1),
-                "GFLOP forward": f"{line.flops['forward'] / 1e9:.1f}",
-                "achieved GFLOP/s": _achieved(line),
-                "memory (MB), forward": _megabytes(line.memory["forward"]),
-                "memory (MB), training": _megabytes(line.memory["training"]),
+                "M": millions(line.parameters, 1),
+                "GFLOP": f"{line.flops['forward'] / 1e9:.1f}",
+                "GFLOP/s": _achieved(line),
+                "MB, forward": _megabytes(line.memory["forward"]),
+                "MB, training": _megabytes(line.memory["training"]),
             }
             for line in rows
         ],
@@ -153,7 +162,7 @@ def elsewhere(lines: Sequence[Line], shown: Sequence[Line]) -> pd.DataFrame:
     return _frame(
         [
             {"machine": one.line.machine, "mode": one.line.mode, "reshape": reshape_name(one.line)}
-            | {f"{HEADINGS[quantity]} saved": saved_time(one.time(quantity)) for quantity in QUANTITIES}
+            | {HEADINGS[quantity]: saved_time(one.time(quantity)) for quantity in QUANTITIES}
             for one in others
         ],
         ["machine"],
@@ -174,7 +183,7 @@ def _heads_row(line: Line, comparison: Comparison | None) -> dict[str, str]:
         for quantity in QUANTITIES
     }
     return {
-        "heads": f"{line.heads} (published)" if published else str(line.heads),
+        "heads": f"{line.heads} *" if published else str(line.heads),
         "head_dim": str(line.head_dim),
         **times,
         **{

@@ -61,28 +61,28 @@ def answer(lines: Sequence[Line]) -> str:
     parameters = [one.parameters_saved for one in found]
     parts = [_against_parameters(found, quantity) for quantity in QUANTITIES]
     return (
-        f"In {len(found)} reshapes that save {_ends(parameters)} of the parameters, {'; '.join(parts)}. These are "
-        f"medians over rounds on one machine ({lines[0].machine}, float32, eager): observations, without an interval "
-        "over machines."
+        f"{len(found)} reshapes save {_ends(parameters)} of the parameters. They save {'; '.join(parts)}. Less means "
+        f"by more than {100 * EQUAL:g} points. These are medians over rounds on one machine ({lines[0].machine}, "
+        "float32, eager): observations, without an interval over machines."
     )
 
 
 def _against_parameters(found: Sequence[Comparison], quantity: Quantity) -> str:
     pairs = [(one.parameters_saved, ratio) for one in found if (ratio := one.time(quantity)) is not None]
     if not pairs:
-        return f"{_NOUNS[quantity]} saved could not be measured"
+        return f"of {_NOUNS[quantity]} nothing that could be measured"
     times = [1 - ratio.median for _, ratio in pairs]
     less = sum(time < parameters - EQUAL for time, (parameters, _) in zip(times, pairs, strict=True))
     return (
-        f"{_NOUNS[quantity]} saved is {_ends(times)} (median {saved(median(times))}), in {less} of {len(pairs)} less "
-        "than of the parameters"
+        f"{_ends(times)} of {_NOUNS[quantity]} (median {saved(median(times))}), which is less than of the parameters "
+        f"in {less} of {len(pairs)}"
     )
 
 
 _NOUNS: dict[Quantity, str] = {
-    "latency": "the latency of one image or text that is",
-    "forward": "the time per item at the best batch that is",
-    "training": "the time of a training step that is",
+    "latency": "the latency of one image or text",
+    "forward": "the time per item at the best batch",
+    "training": "the time of a training step",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import pandas as pd
 from heads_for_depth.benchmark.reading import Ratio, ratio
 from heads_for_depth.records import Record, load
 from heads_for_depth.throughput.running import EXPERIMENT
+from heads_for_depth.throughput.subjects import series_of
 
 Quantity = Literal["latency", "forward", "training"]
 QUANTITIES: tuple[Quantity, ...] = ("latency", "forward", "training")
@@ -79,8 +81,21 @@ class Line:
 
 
 def lines(results: Path, profiles: Iterable[str] = PROFILES) -> list[Line]:
-    """Every shape measured, in the order of series, machines, modes and shapes as they were measured."""
-    return [line_of(record) for profile in profiles for record in load(results, profile, EXPERIMENT)]
+    """Every shape measured, by machine and mode, and there in the order of the rows and of their shapes."""
+    found = [line_of(record) for profile in profiles for record in load(results, profile, EXPERIMENT)]
+    return sorted(found, key=lambda line: (line.machine, line.mode, *_order(line)))
+
+
+@cache
+def _places() -> dict[tuple[str, str], tuple[int, int]]:
+    """Series and subject -> where they stand among all."""
+    every = enumerate(series_of("cpu"))
+    return {(s.name, subject.name): (row, place) for row, s in every for place, subject in enumerate(s.subjects)}
+
+
+def _order(line: Line) -> tuple[int, int, str, str]:
+    """As declared; what is not declared, such as smoke shapes, last and by name."""
+    return (*_places().get((line.series, line.subject), (len(_places()), 0)), line.series, line.subject)
 
 
 def line_of(record: Record) -> Line:
