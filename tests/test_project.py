@@ -18,9 +18,10 @@ PACKAGE = ROOT / "src" / "heads_for_depth"
 # Each module imports only from those above it.
 ORDER = (
     "errors", "paths", "whole_files", "claims", "shapes", "wide_attention", "models", "known_models",
-    "attention_lanes", "recount", "language_models", "flops", "datasets", "recipes", "experiments", "provenance",
-    "records", "conditioning", "training", "sweeps", "benchmark", "parallelism", "throughput", "full_scale",
-    "statistics", "verification", "verdicts", "findings", "tables", "figures", "passports", "report", "cli",
+    "attention_lanes", "recount", "language_models", "flops", "precision", "datasets", "recipes", "experiments",
+    "provenance", "records", "conditioning", "training", "sweeps", "benchmark", "parallelism", "throughput",
+    "full_scale", "statistics", "verification", "verdicts", "findings", "tables", "figures", "passports", "report",
+    "cli",
 )  # fmt: skip
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 NOTEBOOK_FILES = sorted(NOTEBOOKS.glob("*.ipynb"))

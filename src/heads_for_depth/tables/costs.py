@@ -66,7 +66,7 @@ def peak_shares(record: Benchmark | None) -> pd.DataFrame:
     part = record["parts"].get("training") if record else None
     if record is None or part is None:
         return nothing()
-    flops = [shape["flops_per_image"] for shape in part["shapes"]]
+    flops = [float(shape["flops_per_image"]) for shape in part["shapes"]]
     lines = zip(training_lines(record), flops, strict=True)
     return pd.DataFrame([_peak_share(line, operations) for line, operations in lines])
 
