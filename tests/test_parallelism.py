@@ -873,7 +873,7 @@ def test_processes_that_fail_end_the_command_with_one_sentence(
         (("--row", "volo-1"), "row is 'volo-1': use one of xcit-m"),
         (("--row", "xcit-m"), "family is 'xcit': tensor parallelism splits vit, deit, gpt2"),
         (("--arm", "middle"), "arm is 'middle': use one of before, after"),
-        (("--degree", "two"), "degree is 'two': give whole numbers separated by commas"),
+        (("--degree", "two"), "degree is 'two': give whole numbers of at most 9 digits"),
         (("--degree", "0"), "degree is 0: must be at least 1"),
         (("--degree", "1,5"), "heads is 12: cannot be split over 5 processes"),
         (("--profile", "full"), "profile is 'full': use one of smoke, cpu, gpu"),

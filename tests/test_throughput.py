@@ -576,6 +576,8 @@ def nothing_runs(monkeypatch) -> None:
         (["--model", "vit_base_patch16_224", "--depth", "6,6"], "depth is (6, 6): give 1 numbers, one per stage"),
         (["--model", "vit_base_patch16_224", "--batch-sizes", "1,0"], "batch-sizes is '1,0': give whole numbers"),
         (["--model", "vit_base_patch16_224", "--batch-sizes", "900000000"], "its inputs alone take"),
+        (["--model", "vit_base_patch16_224", "--batch-sizes", "9" * 5000], "at most 9 digits"),
+        (["--model", "vit_base_patch16_224", "--depth", "1000000"], "give at most 1000 blocks per stage"),
         (["--batch-sizes", "4"], "belongs to --model NAME"),
         (["--model", "vit_base_patch16_224", "--row", "xcit-m"], "name rows or a model, not both"),
         (["--precision", "fp8"], "precision is 'fp8': use one of fp32, bf16"),
@@ -625,3 +627,23 @@ def test_the_smoke_profile_measures_from_scratch_through_real_processes(tmp_path
     assert {record["plan"]["subject"] for record in records} == {"before", "after"}
     assert all(record["status"] == "ok" for record in records)
     assert all(0 < record["seconds"]["total"] < time.monotonic() - started for record in records)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"plan": {}}, {"run_id": "no-dots"}, {"metrics": []}, {"provenance": None}, {"metrics": {}}],
+    ids=lambda damage: next(iter(damage)),
+)
+def test_a_record_that_is_no_measurement_is_named(damage: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"record is .*holds no measurement of throughput; remove it and measure again"):
+        reading.line_of(_record("before", {"1": [1.0]}, [2.0], 10) | damage)
+
+
+def test_records_that_cannot_be_read_are_found_before_anything_is_measured(
+    nothing_runs: None, tmp_path: Path, capsys
+) -> None:
+    folder = tmp_path / "smoke" / "throughput"
+    folder.mkdir(parents=True)
+    (folder / "deep.json").write_text("[" * 200_000)
+    assert main(["throughput", "--profile", "smoke", "--results", str(tmp_path)]) == 2
+    assert "is truncated or no JSON; remove it" in capsys.readouterr().err

@@ -1,9 +1,9 @@
 """What the pages on time and parallelism say, from made-up measurements: every cell against arithmetic by hand."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, no_type_check
 
 import numpy as np
 import pandas as pd
@@ -321,6 +321,28 @@ def test_a_notebook_measures_where_there_is_nothing_or_where_it_is_told_to(tmp_p
     assert asks_to_measure("here", tmp_path, "cpu", "tensor_parallel")
     with pytest.raises(BadInput, match="measure is 'sometimes': use one of where none, here, never"):
         asks_to_measure("sometimes", tmp_path, "cpu", "tensor_parallel")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("gpus_per_node", "abc", "must be a whole number"), ("batch", 2.5, "must be a whole number"),
+        ("micro_batches", True, "must be a whole number"), ("node_bandwidth", float("inf"), "must be a finite number"),
+        ("utilisation", "half", "must be a finite number"),
+    ],
+)  # fmt: skip
+def test_an_assumption_of_another_type_is_refused(field: str, value: Any, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        _unchecked(**{field: value})
+
+
+@no_type_check
+def _unchecked(**values: Any) -> Assumptions:
+    made = object.__new__(Assumptions)
+    for field in fields(Assumptions):
+        object.__setattr__(made, field.name, values.get(field.name, field.default))
+    made.__post_init__()
+    return made
 
 
 # --- figures ---

@@ -79,7 +79,7 @@ def read(path: Path) -> Record:
     """One record, or BadInput that says what is wrong with the file."""
     try:
         record = json.loads(path.read_text(encoding="utf8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or more of it than can be read
         raise BadInput("record", str(path), "is truncated or no JSON; remove it and run the sweep again") from error
     except OSError as error:
         raise BadInput("record", str(path), f"cannot be read ({error.strerror})") from error

@@ -71,7 +71,7 @@ def newest(results: Path) -> Benchmark | None:
 def _read(path: Path) -> Benchmark:
     try:
         record = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput("benchmark", str(path), "cannot be read; remove it and run `heads-for-depth bench`") from error
     _check(record, str(path))
     return dict(record)

@@ -15,6 +15,8 @@ from heads_for_depth.errors import BadInput
 from heads_for_depth.recipes import Profile
 
 DEGREES = ["1,2,4"]
+DIGITS = 9
+LONGEST_SECONDS = 7 * 24 * 3600
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +38,9 @@ def parallelism(
     repeats: Annotated[int, typer.Option(help="Timed forward passes.")] = 5,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    timeout: Annotated[float, typer.Option(help="Seconds that one degree may take.", min=1)] = 1800.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that one degree may take.", min=1, max=LONGEST_SECONDS)
+    ] = 1800.0,
     profile: Annotated[str, typer.Option(help="Where records go: smoke, cpu or gpu.")] = "cpu",
     results: Annotated[Path | None, typer.Option(help="Folder of the run records; without it nothing is kept.")] = None,
 ) -> None:
@@ -98,8 +102,9 @@ def _profile(name: str) -> str:
 def _degrees(texts: Sequence[str]) -> list[int]:
     """Degrees as they were given, each once."""
     parts = [part.strip() for text in texts for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise BadInput("degree", ",".join(texts), "give whole numbers separated by commas, such as 1,2,4")
+    if not all(part.isascii() and part.isdecimal() and len(part) <= DIGITS for part in parts):
+        given = ",".join(texts)[:60]
+        raise BadInput("degree", given, f"give whole numbers of at most {DIGITS} digits, by commas, such as 1,2,4")
     return list(dict.fromkeys(map(int, parts)))
 
 
@@ -109,7 +114,7 @@ def _check_free(results: Path | None, profile: str, names: Sequence[str]) -> Non
         return
     from heads_for_depth.parallelism.recording import EXPERIMENT
 
-    records.check_writable(results)
+    records.check_writable(results / profile / EXPERIMENT)
     for name in names:
         path = records.path_of(results, profile, EXPERIMENT, name)
         if path.exists():

@@ -10,6 +10,8 @@ import typer
 from heads_for_depth.errors import BadInput
 from heads_for_depth.paths import RESULTS
 
+DIGITS = 9
+"""Of a whole number that is asked for."""
 Modes = Literal["eager", "compiled", "both"]
 
 
@@ -70,6 +72,7 @@ def _rows(names: list[str], modes: list[Any], profile: str, results: Path) -> No
     from heads_for_depth.throughput.subjects import series_named
 
     wanted = series_named(profile, names)
+    lines(results, (profile,))  # what is there can be read, before an hour is spent beside it
     measured = measure_missing(wanted, modes, profile, results)
     series = {one.name for one in wanted}
     words = {(one.hardware, one.precision, one.compiled) for one in modes}
@@ -98,6 +101,7 @@ def _model(
 def whole_numbers(field: str, text: str) -> tuple[int, ...]:
     """Positive whole numbers separated by commas."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise BadInput(field, text, "give whole numbers of at least 1, separated by commas, such as 1,4,16")
+    if not all(part.isascii() and part.isdigit() and len(part) <= DIGITS and int(part) > 0 for part in parts):
+        remedy = f"give whole numbers of at least 1 and at most {DIGITS} digits, separated by commas, such as 1,4,16"
+        raise BadInput(field, text if len(text) <= 60 else text[:60] + "…", remedy)
     return tuple(map(int, parts))

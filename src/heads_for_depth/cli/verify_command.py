@@ -40,7 +40,9 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     sample: Annotated[int, typer.Option(help="How many records to draw.")],
-    seed: Annotated[int | None, typer.Option(help="Repeats a draw; default: a new one, printed.", min=0)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeats a draw; default: a new one, printed.", min=0, max=2**32 - 1)
+    ] = None,
     profile: Annotated[str, typer.Option(help="Records of this profile: smoke, cpu or gpu.")] = "cpu",
     experiment: Annotated[str | None, typer.Option(help="Only this experiment, e.g. vision_tuning.")] = None,
     results: Annotated[Path, typer.Option(help="Folder of the run records.")] = paths.RESULTS,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from heads_for_depth.errors import BadInput
 from heads_for_depth.parallelism import (
     GPU_COUNTS,
     AnyShape,
@@ -118,7 +119,7 @@ def predicted_data(found: Sequence[Predicted]) -> pd.DataFrame:
 def measured(results: Path, profiles: Sequence[str]) -> list[Measured]:
     """Every degree that was measured at full size, or reduced where that is all there is, by shape and degree."""
     recorded = [record for profile in profiles for record in load(results, profile, EXPERIMENT)]
-    full = [record for record in recorded if not record["plan"]["reduced"]]
+    full = [record for record in recorded if not record["plan"].get("reduced")]
     found = [_measured(record) for record in full or recorded]
     return sorted(found, key=lambda one: (one.machine, one.name, one.degree))
 
@@ -134,6 +135,15 @@ def _two_a_layer(record: Record) -> bool:
 
 
 def _measured(record: Record) -> Measured:
+    """The numbers of one record. Raises BadInput where it is no measurement of a degree."""
+    try:
+        return _read(record)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        remedy = "holds no measurement of a tensor-parallel degree; remove it and measure again"
+        raise BadInput("record", record.get("run_id"), remedy) from error
+
+
+def _read(record: Record) -> Measured:
     metrics, seconds, provenance = record["metrics"], record["seconds"], record["provenance"]
     forward = seconds["forward_seconds"]["median"]
     return Measured(

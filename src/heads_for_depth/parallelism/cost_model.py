@@ -21,7 +21,7 @@ on heads at fixed d_model, among channels (XCiT, DaViT) they fall with them. Hea
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import ceil
+from math import ceil, isfinite
 
 from heads_for_depth.errors import BadInput
 from heads_for_depth.parallelism.constraints import AnyShape, check_degree
@@ -59,11 +59,19 @@ class Assumptions:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            _check_number(field.name, value, whole=isinstance(field.default, int))
             lowest_is_zero = field.name == "latency_seconds"
             if not (value >= 0 if lowest_is_zero else value > 0):
                 raise BadInput(field.name, value, "must not be negative" if lowest_is_zero else "must be positive")
         if self.utilisation > 1:
             raise BadInput("utilisation", self.utilisation, "must be above 0 and at most 1")
+
+
+def _check_number(name: str, value: object, whole: bool) -> None:
+    """Raise BadInput unless it is a finite number, and a whole one where one is meant."""
+    kinds = int if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not isfinite(value):
+        raise BadInput(name, value, "must be a whole number" if whole else "must be a finite number")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

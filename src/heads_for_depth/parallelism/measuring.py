@@ -29,6 +29,8 @@ from heads_for_depth.shapes import Shape
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WARM_UPS = 1
 """Calls before the first that is timed."""
+MOST_ITEMS, MOST_REPEATS = 65_536, 10_000
+"""Of a batch, and of timed passes: beyond, something was mistyped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,9 +57,9 @@ class Request:
         check_supported(self.shape)
         check_degree(self.shape, self.degree)
         tokens_by_stage(self.shape, self.tokens)
-        for field in ("batch", "repeats"):
-            if getattr(self, field) < 1:
-                raise BadInput(field, getattr(self, field), "must be at least 1")
+        for field, most in (("batch", MOST_ITEMS), ("repeats", MOST_REPEATS)):
+            if not 1 <= getattr(self, field) <= most:
+                raise BadInput(field, getattr(self, field), f"must be at least 1 and at most {most}")
         check_device(self.device)
         check_dtype(self.dtype, self.device)
 

@@ -200,14 +200,14 @@ def _run_in_world(
 def _world(degree: int, device: str, timeout_seconds: float) -> Member:
     """Join the group once; later jobs of this process find it joined."""
     given = os.environ["WORLD_SIZE"]
-    world_size = int(given) if given.isdecimal() else 0
+    world_size = _number("WORLD_SIZE")
     if world_size < degree:
         remedy = f"degree {degree} needs at least {degree} processes, start them with torchrun --nproc-per-node"
         raise BadInput("processes", world_size, f"{remedy} {degree}")
     missing = [name for name in TORCHRUN if name not in os.environ]
     if missing:
         raise BadInput("WORLD_SIZE", given, f"several processes need torchrun, which also sets {', '.join(missing)}")
-    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    rank, local_rank = _number("RANK"), _number("LOCAL_RANK")
     _check_gpus(device, local_rank + 1)
     if distributed.is_initialized():
         place = torch.device("cuda", local_rank) if device == "cuda" else torch.device(device)
@@ -216,6 +216,14 @@ def _world(degree: int, device: str, timeout_seconds: float) -> Member:
     member = _join(store, rank, local_rank, world_size, device, timeout_seconds)
     atexit.register(distributed.destroy_process_group)
     return member
+
+
+def _number(variable: str) -> int:
+    """A whole number that torchrun sets."""
+    given = os.environ[variable]
+    if not (given.isascii() and given.isdecimal() and len(given) <= 9):
+        raise BadInput(variable, given, "must be a whole number, as torchrun sets it")
+    return int(given)
 
 
 def _check_gpus(device: str, processes: int) -> None:

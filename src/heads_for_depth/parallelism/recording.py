@@ -12,7 +12,7 @@ import torch
 
 from heads_for_depth import records
 from heads_for_depth.errors import BadInput
-from heads_for_depth.experiments import ARMS, Arm, reduced_shape, vision_row
+from heads_for_depth.experiments import ARMS, VISION_ROWS, Arm, reduced_shape
 from heads_for_depth.models import count_parameters
 from heads_for_depth.parallelism.constraints import AnyShape, degrees
 from heads_for_depth.parallelism.measuring import Request, measure
@@ -133,7 +133,9 @@ def _arm(name: str) -> Arm:
 def _shape(row: str, arm: Arm, reduced: bool) -> Shape | LanguageShape:
     if row == "gpt2":
         return _gpt2(arm, reduced)
-    known = vision_row(row)
+    known = next((one for one in VISION_ROWS if one.name == row), None)
+    if known is None:
+        raise BadInput("row", row, f"use one of {', '.join(one.name for one in VISION_ROWS)}, gpt2")
     if reduced:
         return replace(reduced_shape(known, arm, arm, "keep-heads"), in_chans=3)
     return known.before if arm == "before" else known.after

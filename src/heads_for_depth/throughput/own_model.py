@@ -13,6 +13,8 @@ from heads_for_depth.throughput.reading import Line, line_of
 from heads_for_depth.throughput.running import check_batches, measure_series
 from heads_for_depth.throughput.subjects import Series, Subject
 
+MOST_BLOCKS = 1_000
+
 
 def measured_model(
     name: str,
@@ -50,5 +52,7 @@ def reshaped(shape: Shape, depth: tuple[int, ...] | None, heads: int | None) -> 
     """The shape with another depth and head count at the same d_model and MLP width."""
     if depth is not None and len(depth) != len(shape.depth):
         raise BadInput("depth", depth, f"give {len(shape.depth)} numbers, one per stage, as in {shape.depth}")
+    if depth is not None and max(depth) > MOST_BLOCKS:
+        raise BadInput("depth", depth, f"give at most {MOST_BLOCKS} blocks per stage")
     deeper = replace(shape, depth=depth) if depth is not None else shape
     return with_heads(deeper, scaled_heads(deeper, heads)) if heads is not None else deeper

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from heads_for_depth.benchmark.reading import Ratio, ratio
+from heads_for_depth.errors import BadInput
 from heads_for_depth.records import Record, load
 from heads_for_depth.throughput.running import EXPERIMENT
 from heads_for_depth.throughput.subjects import series_of
@@ -99,7 +100,15 @@ def _order(line: Line) -> tuple[int, int, str, str]:
 
 
 def line_of(record: Record) -> Line:
-    """The numbers of one record."""
+    """The numbers of one record. Raises BadInput where it is no measurement of throughput."""
+    try:
+        return _line(record)
+    except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
+        run_id = record.get("run_id")
+        raise BadInput("record", run_id, "holds no measurement of throughput; remove it and measure again") from error
+
+
+def _line(record: Record) -> Line:
     plan, metrics, provenance = record["plan"], record["metrics"], record["provenance"]
     names = ("series", "title", "kind", "subject", "reference", "assumption", "device", "precision", "compiled")
     heads, d_model = plan["shape"]["heads"][0], plan["shape"]["d_model"][0]

@@ -90,7 +90,7 @@ def load(results: Path) -> list[Repetition]:
 def _read(path: Path) -> Repetition:
     try:
         found = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput("repetition", str(path), "cannot be read; remove it and run `verify --keep` again") from error
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or not _complete(found):
         raise BadInput("repetition", str(path), f"is not of schema {SCHEMA}; remove it and run `verify --keep` again")
@@ -98,4 +98,9 @@ def _read(path: Path) -> Repetition:
 
 
 def _complete(found: Repetition) -> bool:
-    return all(name in found for name in FIELDS) and all(name in run for run in found["runs"] for name in RUN_FIELDS)
+    """Whether everything that is read later is there."""
+    runs = found.get("runs")
+    listed = isinstance(runs, list) and all(isinstance(run, dict) for run in runs)
+    return (
+        listed and all(name in found for name in FIELDS) and all(n in run for run in found["runs"] for n in RUN_FIELDS)
+    )
