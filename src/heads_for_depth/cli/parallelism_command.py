@@ -38,9 +38,7 @@ def parallelism(
     repeats: Annotated[int, typer.Option(help="Timed forward passes.")] = 5,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    timeout: Annotated[
-        float, typer.Option(help="Seconds that one degree may take.", min=1, max=LONGEST_SECONDS)
-    ] = 1800.0,
+    timeout: Annotated[float, typer.Option(help="Seconds for one degree.", min=1, max=LONGEST_SECONDS)] = 1800.0,
     profile: Annotated[str, typer.Option(help="Where records go: smoke, cpu or gpu.")] = "cpu",
     results: Annotated[Path | None, typer.Option(help="Folder of the run records; without it nothing is kept.")] = None,
 ) -> None:
