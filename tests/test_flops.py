@@ -7,7 +7,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from heads_for_depth.experiments import VISION_ROWS
 from heads_for_depth.flops import forward_flops, training_flops
+from heads_for_depth.language_models import build_language, rotary_difference
 from heads_for_depth.recount import LanguageShape
+from heads_for_depth.recount.language import language_parameters
 from heads_for_depth.shapes import Shape
 
 
@@ -69,6 +71,16 @@ def test_a_language_model_has_the_operations_of_a_count_by_hand(family: str) -> 
     block = 2 * tokens * (3 * d * d + d * d + 2 * tokens * d + d * mlp + down * d)
     assert forward_flops(shape, tokens) == layers * block + 2 * tokens * d * words
     assert training_flops(shape, tokens) == 3 * forward_flops(shape, tokens)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "crammed-bert"])
+def test_a_language_model_has_the_parameters_of_its_formula_but_for_what_the_stand_in_lacks(family: str) -> None:
+    shape = LanguageShape(
+        family=family, depth=(3,), d_model=(32,), heads=(4,), mlp_width=(128,),
+        vocab_size=97, positions=16 if family == "gpt2" else 0,
+    )  # fmt: skip
+    built = sum(parameter.numel() for parameter in build_language(shape, "meta", 16).parameters())
+    assert language_parameters(shape) - built == (0 if family == "gpt2" else rotary_difference(shape))
 
 
 @pytest.mark.parametrize("row", [row.name for row in VISION_ROWS])

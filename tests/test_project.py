@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "heads_for_depth"
 ORDER = (
     "errors", "paths", "whole_files", "claims", "shapes", "wide_attention", "models", "known_models",
     "attention_lanes", "recount", "language_models", "flops", "precision", "datasets", "recipes", "experiments",
-    "provenance", "records", "conditioning", "training", "sweeps", "benchmark", "parallelism", "throughput",
+    "provenance", "records", "conditioning", "training", "parallelism", "sweeps", "benchmark", "throughput",
     "full_scale", "statistics", "verification", "verdicts", "findings", "tables", "figures", "passports", "report",
     "cli",
 )  # fmt: skip

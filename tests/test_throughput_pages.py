@@ -21,7 +21,7 @@ from heads_for_depth.findings.throughput import heads_panels, saving_panels
 from heads_for_depth.parallelism import Assumptions, Layout, Prediction
 from heads_for_depth.records import SCHEMA, asks_to_measure, write
 from heads_for_depth.tables import parallelism as parallel_tables
-from heads_for_depth.tables import parallelism_values, throughput, throughput_values
+from heads_for_depth.tables import parallelism_values, throughput, throughput_sources, throughput_values
 from heads_for_depth.throughput.reading import Line, Quantity, Timing
 
 BOX = "Box, 2 cores"
@@ -104,7 +104,7 @@ def test_a_shape_without_memory_reads_so_in_every_column() -> None:
     starved = replace(AFTER, status="out_of_memory", timings=dict.fromkeys(AFTER.timings))
     assert cells(throughput.speeds([BEFORE, starved]), 1)[1:] == ["out of memory"] * 3
     assert cells(throughput.savings([BEFORE, starved]), 0)[2:] == ["out of memory"] * 3
-    assert throughput.measurements([BEFORE, starved]).loc[0, "out of memory"] == "1"
+    assert throughput_sources.measurements([BEFORE, starved]).loc[0, "out of memory"] == "1"
 
 
 def test_speeds_are_per_image_and_name_their_batch() -> None:
@@ -119,7 +119,7 @@ def test_sizes_hold_operations_and_what_of_them_is_achieved_per_second() -> None
 
 def test_an_assumed_shape_carries_a_mark_and_says_what_is_assumed() -> None:
     assert throughput.savings(OTHER).loc[0, "reshape"] == "TNT-B †"
-    assert cells(throughput.assumptions(OTHER), 0) == ["TNT-B, after †", "heads after the reshape doubled"]
+    assert cells(throughput_sources.assumptions(OTHER), 0) == ["TNT-B, after †", "heads after the reshape doubled"]
 
 
 def test_heads_are_multiples_of_the_published_count_in_ascending_order() -> None:
@@ -130,13 +130,16 @@ def test_heads_are_multiples_of_the_published_count_in_ascending_order() -> None
 
 
 def test_published_speeds_stand_as_printed_beside_a_gpu_of_ours() -> None:
-    table = throughput.literature([]).set_index("baseline")
+    table = throughput_sources.literature([]).set_index("baseline")
     assert table.loc["XCiT-M", "RTX 3090, forward"] == "825.94"
     assert table.loc["DaViT-B", "RTX 3090, training"] == "not in timm's files"
     assert set(table["our GPU, forward"]) == {"not measured"}
     ours = replace(BEFORE, device="cuda", precision="bf16", timings=BEFORE.timings | {"forward": timing(64, 0.001)})
     in_fp32 = replace(ours, precision="fp32", timings=BEFORE.timings)
-    assert throughput.literature([ours, in_fp32]).set_index("baseline").loc["XCiT-M", "our GPU, forward"] == "1,000"
+    assert (
+        throughput_sources.literature([ours, in_fp32]).set_index("baseline").loc["XCiT-M", "our GPU, forward"]
+        == "1,000"
+    )
 
 
 def test_nothing_measured_is_one_line_that_says_so() -> None:
@@ -174,7 +177,7 @@ def test_a_quantity_that_no_shape_had_memory_for_is_said_to_be_unmeasured() -> N
 
 def test_other_machines_and_modes_have_a_table_of_their_own() -> None:
     gpu = [replace(one, machine="GPU", device="cuda", precision="bf16") for one in PAIR[:2]]
-    table = throughput.elsewhere([*PAIR, *gpu], PAIR)
+    table = throughput_sources.elsewhere([*PAIR, *gpu], PAIR)
     assert cells(table, 0)[:4] == ["GPU", "bf16, eager", "XCiT-M", "50 % [50, 50]"]
     assert len(table) == 1
 

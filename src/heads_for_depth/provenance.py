@@ -59,8 +59,12 @@ def machine_slug(machine: Mapping[str, Any]) -> str:
 
 def slug(words: str) -> str:
     """The words in lower-case letters and digits with hyphens between, trade marks left out."""
-    plain = words.lower().replace("(r)", "").replace("(tm)", "")
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", without_marks(words).lower()).strip("-")
+
+
+def without_marks(words: str) -> str:
+    """A processor's name without trade marks."""
+    return re.sub(r"\((r|tm)\)", "", words, flags=re.IGNORECASE)
 
 
 def _processor() -> str:

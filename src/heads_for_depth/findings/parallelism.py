@@ -11,17 +11,16 @@ import pandas as pd
 from heads_for_depth.errors import BadInput
 from heads_for_depth.parallelism import (
     GPU_COUNTS,
-    AnyShape,
     Assumptions,
     CeilingChange,
     Prediction,
     ceiling_change,
     speed_up,
 )
+from heads_for_depth.parallelism.recording import EXPERIMENT
 from heads_for_depth.records import Record, load
-from heads_for_depth.throughput.subjects import Series, series_of
-
-EXPERIMENT = "tensor_parallel"
+from heads_for_depth.recount import Countable
+from heads_for_depth.throughput.subjects import series_of, short_title
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,8 +28,8 @@ class Pair:
     """A row at full size."""
 
     name: str
-    before: AnyShape
-    after: AnyShape
+    before: Countable
+    after: Countable
     tokens: int | None
 
     @property
@@ -79,12 +78,8 @@ def pairs() -> list[Pair]:
         if series.kind == "row" and "after" in ends:
             before, after = ends["before"], ends["after"]
             tokens = before.tokens or None
-            found.append(Pair(name=_name(series), before=before.shape, after=after.shape, tokens=tokens))
+            found.append(Pair(name=short_title(series.title), before=before.shape, after=after.shape, tokens=tokens))
     return found
-
-
-def _name(series: Series) -> str:
-    return series.title.removesuffix(" (our own row)")
 
 
 def predicted(rows: Sequence[Pair], assumptions: Assumptions, counts: Sequence[int] = GPU_COUNTS) -> list[Predicted]:
@@ -125,7 +120,7 @@ def measured(results: Path, profiles: Sequence[str]) -> list[Measured]:
 
 
 def _titles() -> dict[str, str]:
-    return {series.name: _name(series) for series in series_of("cpu")}
+    return {series.name: short_title(series.title) for series in series_of("cpu")}
 
 
 def _two_a_layer(record: Record) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heads_for_depth.throughput.reading import QUANTITIES, Comparison, Line, Quantity, comparisons
-from heads_for_depth.throughput.subjects import RECOUNTING
+from heads_for_depth.throughput.subjects import RECOUNTING, short_title
 
 TITLES: dict[Quantity, str] = {
     "latency": "latency of one item",
@@ -48,7 +48,7 @@ def _saving(one: Comparison, quantity: Quantity) -> Saving | None:
     if ratio is None:
         return None
     return Saving(
-        label=one.line.title.removesuffix(" (our own row)"),
+        label=short_title(one.line.title),
         parameters=one.parameters_saved,
         time=1 - ratio.median,
         lowest=1 - ratio.highest,

@@ -16,7 +16,7 @@ they grow less or more.
 """
 
 from heads_for_depth.parallelism.communication import Collective, Communication
-from heads_for_depth.parallelism.constraints import AnyShape, check_degree, degrees, head_degrees
+from heads_for_depth.parallelism.constraints import check_degree, degrees, head_degrees
 from heads_for_depth.parallelism.cost_model import (
     Assumptions,
     Layout,
@@ -46,7 +46,6 @@ __all__ = [
     "DTYPES",
     "GPU_COUNTS",
     "SUPPORTED",
-    "AnyShape",
     "Assumptions",
     "Ceiling",
     "CeilingChange",

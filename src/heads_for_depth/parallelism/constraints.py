@@ -10,10 +10,9 @@ from __future__ import annotations
 from math import gcd
 
 from heads_for_depth.errors import BadInput
-from heads_for_depth.recount import LanguageShape
+from heads_for_depth.recount import Countable
 from heads_for_depth.shapes import Shape, divisors
 
-AnyShape = Shape | LanguageShape
 GATED = ("crammed-bert",)
 """Families whose first MLP layer has two halves, one gating the other: each half is split by itself."""
 
@@ -32,13 +31,13 @@ def head_degrees(heads: int, kv_heads: int | None = None) -> list[int]:
     return divisors(gcd(heads, shared))
 
 
-def degrees(shape: AnyShape, most: int | None = None) -> list[int]:
+def degrees(shape: Countable, most: int | None = None) -> list[int]:
     """Every degree that a shape admits, ascending, up to `most`."""
     numbers = [number // parts for values, parts in _split_widths(shape).values() for number in values]
     return [degree for degree in divisors(gcd(*numbers)) if most is None or degree <= most]
 
 
-def check_degree(shape: AnyShape, degree: int) -> None:
+def check_degree(shape: Countable, degree: int) -> None:
     """Raise BadInput unless the shape admits the degree; names the width in the way and the degrees there are."""
     if degree < 1:
         raise BadInput("degree", degree, "must be at least 1")
@@ -50,7 +49,7 @@ def check_degree(shape: AnyShape, degree: int) -> None:
                 raise BadInput(field, number, remedy)
 
 
-def _split_widths(shape: AnyShape) -> dict[str, tuple[tuple[int, ...], int]]:
+def _split_widths(shape: Countable) -> dict[str, tuple[tuple[int, ...], int]]:
     """Field -> its values by stage, and into how many parts each falls before it is split."""
     kv_heads = shape.kv_heads if isinstance(shape, Shape) else None
     return {

@@ -24,8 +24,9 @@ from dataclasses import dataclass, fields
 from math import ceil, isfinite
 
 from heads_for_depth.errors import BadInput
-from heads_for_depth.parallelism.constraints import AnyShape, check_degree
+from heads_for_depth.parallelism.constraints import check_degree
 from heads_for_depth.parallelism.work import Work, work_of
+from heads_for_depth.recount import Countable
 
 TRAINING_FACTOR = 3
 """Operations of forward and backward pass over those of the forward pass."""
@@ -97,7 +98,7 @@ DEFAULT = Assumptions()
 ONE_GPU = Layout()
 
 
-def check_layout(shape: AnyShape, layout: Layout, assumptions: Assumptions = DEFAULT) -> None:
+def check_layout(shape: Countable, layout: Layout, assumptions: Assumptions = DEFAULT) -> None:
     """Raise BadInput unless the shape admits the layout, and its smallest piece of the batch has a whole sample."""
     check_degree(shape, layout.tensor_degree)
     depth = sum(shape.depth)
@@ -121,7 +122,7 @@ def ring_seconds(payload_bytes: float, members: int, bandwidth: float, latency_s
 
 
 def forward_seconds(
-    shape: AnyShape, layout: Layout, assumptions: Assumptions = DEFAULT, tokens: int | None = None
+    shape: Countable, layout: Layout, assumptions: Assumptions = DEFAULT, tokens: int | None = None
 ) -> float:
     """Predicted seconds of the forward pass of a batch. Raises BadInput for a layout that the shape does not admit."""
     check_layout(shape, layout, assumptions)
@@ -129,7 +130,7 @@ def forward_seconds(
 
 
 def training_seconds(
-    shape: AnyShape, layout: Layout, assumptions: Assumptions = DEFAULT, tokens: int | None = None
+    shape: Countable, layout: Layout, assumptions: Assumptions = DEFAULT, tokens: int | None = None
 ) -> float:
     """Predicted seconds of a training step without the optimizer. Raises BadInput as `forward_seconds` does."""
     check_layout(shape, layout, assumptions)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from heads_for_depth.errors import BadInput
-from heads_for_depth.parallelism.constraints import AnyShape, degrees
+from heads_for_depth.parallelism.constraints import degrees
 from heads_for_depth.parallelism.cost_model import (
     DEFAULT,
     ONE_GPU,
@@ -17,6 +17,7 @@ from heads_for_depth.parallelism.cost_model import (
     forward_seconds,
     training_seconds,
 )
+from heads_for_depth.recount import Countable
 from heads_for_depth.shapes import divisors
 
 GPU_COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -70,18 +71,18 @@ class CeilingChange:
         return Fraction(self.after.gpus, self.before.gpus)
 
 
-def ceiling(shape: AnyShape) -> Ceiling:
+def ceiling(shape: Countable) -> Ceiling:
     """The largest tensor degree and the largest number of pipeline stages of a shape."""
     return Ceiling(tensor_degree=degrees(shape)[-1], pipeline_stages=sum(shape.depth))
 
 
-def ceiling_change(before: AnyShape, after: AnyShape) -> CeilingChange:
+def ceiling_change(before: Countable, after: Countable) -> CeilingChange:
     """Whether a reshape raises or lowers the ceiling, in tensor degree, in pipeline stages and in their product."""
     return CeilingChange(before=ceiling(before), after=ceiling(after))
 
 
 def admissible_layouts(
-    shape: AnyShape, gpus: int, assumptions: Assumptions = DEFAULT, replicas: bool = False
+    shape: Countable, gpus: int, assumptions: Assumptions = DEFAULT, replicas: bool = False
 ) -> Iterator[Layout]:
     """Every admissible layout of exactly so many GPUs; without `replicas` all of them share one copy of the model."""
     if gpus < 1:
@@ -94,7 +95,7 @@ def admissible_layouts(
                 yield layout
 
 
-def _admissible(shape: AnyShape, layout: Layout, assumptions: Assumptions) -> bool:
+def _admissible(shape: Countable, layout: Layout, assumptions: Assumptions) -> bool:
     try:
         check_layout(shape, layout, assumptions)
     except BadInput:
@@ -103,7 +104,7 @@ def _admissible(shape: AnyShape, layout: Layout, assumptions: Assumptions) -> bo
 
 
 def best_layout(
-    shape: AnyShape,
+    shape: Countable,
     gpus: int,
     assumptions: Assumptions = DEFAULT,
     *,
@@ -128,7 +129,7 @@ def best_layout(
 
 
 def speed_up(
-    shape: AnyShape,
+    shape: Countable,
     assumptions: Assumptions = DEFAULT,
     *,
     counts: Sequence[int] = GPU_COUNTS,

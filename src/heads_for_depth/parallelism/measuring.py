@@ -18,12 +18,13 @@ from heads_for_depth.errors import BadInput
 from heads_for_depth.language_models import build_language
 from heads_for_depth.models import build
 from heads_for_depth.parallelism.communication import Communication
-from heads_for_depth.parallelism.constraints import AnyShape, check_degree
+from heads_for_depth.parallelism.constraints import check_degree
 from heads_for_depth.parallelism.processes import Member, meet, physical_cores, run_job
 from heads_for_depth.parallelism.tensor_parallel import check_supported, split
 from heads_for_depth.parallelism.work import tokens_by_stage
 from heads_for_depth.precision import has_bf16
 from heads_for_depth.provenance import check_device
+from heads_for_depth.recount import Countable
 from heads_for_depth.shapes import Shape
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -37,7 +38,7 @@ MOST_ITEMS, MOST_REPEATS = 65_536, 10_000
 class Request:
     """What is measured, checked when it is built."""
 
-    shape: AnyShape
+    shape: Countable
     degree: int
     """Processes that share the model."""
     batch: int
@@ -72,7 +73,7 @@ def check_dtype(dtype: str, device: str) -> None:
         raise BadInput("dtype", dtype, f"this machine's {device} does not compute in it, use float32")
 
 
-def measure(shape: AnyShape, degree: int, *, timeout_seconds: float = 600.0, **what: Any) -> dict[str, Any]:
+def measure(shape: Countable, degree: int, *, timeout_seconds: float = 600.0, **what: Any) -> dict[str, Any]:
     """Build the model in `degree` processes from one seed, share it out, and compare, count and time its forward pass.
 
     `what` are the other fields of Request. Raises BadInput for what cannot be measured, ProcessesFailed where a process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,12 @@ import torch
 from heads_for_depth import records
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import ARMS, VISION_ROWS, Arm, reduced_shape
-from heads_for_depth.models import count_parameters
-from heads_for_depth.parallelism.constraints import AnyShape, degrees
+from heads_for_depth.parallelism.constraints import degrees
 from heads_for_depth.parallelism.measuring import Request, measure
 from heads_for_depth.parallelism.work import tokens_by_stage
 from heads_for_depth.provenance import device_name, machine, machine_slug, slug, stamp
-from heads_for_depth.recount import LanguageShape
-from heads_for_depth.recount.language import GPT2_POSITIONS, GPT2_VOCAB_SIZE, language_parameters
+from heads_for_depth.recount import Countable, LanguageShape, Variant, exact_count
+from heads_for_depth.recount.language import GPT2_POSITIONS, GPT2_VOCAB_SIZE
 from heads_for_depth.shapes import Shape
 
 EXPERIMENT = "tensor_parallel"
@@ -42,7 +41,7 @@ class Subject:
     row: str
     arm: Arm
     reduced: bool
-    shape: AnyShape
+    shape: Countable
 
     @property
     def name(self) -> str:
@@ -105,8 +104,7 @@ def record_of(
 ) -> records.Record:
     """The record of one degree; `total_seconds` include the start of its processes."""
     metrics = {key: value for key, value in measured.items() if key not in ("status", *SECONDS)}
-    shape = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(subject.shape).items()}
-    plan = {"kind": "parallelism", "row": subject.row, "arm": subject.arm, "reduced": subject.reduced, "shape": shape}
+    plan = {"kind": "parallelism", "row": subject.row, "arm": subject.arm, "reduced": subject.reduced}
     asked = ("degree", "batch", "tokens", "repeats", "dtype", "seed")
     return {
         "schema": records.SCHEMA,
@@ -114,8 +112,8 @@ def record_of(
         "experiment": EXPERIMENT,
         "profile": profile,
         "status": measured["status"],
-        "plan": plan | {key: measured[key] for key in asked},
-        "parameters": _parameters(subject.shape),
+        "plan": plan | {"shape": subject.shape.as_dict()} | {key: measured[key] for key in asked},
+        "parameters": exact_count(Variant(shape=subject.shape)),
         "metrics": metrics,
         "kappa": {},
         "seconds": {"total": total_seconds} | {key: measured[key] for key in SECONDS},
@@ -150,7 +148,3 @@ def _gpt2(arm: Arm, reduced: bool) -> LanguageShape:
         mlp_width=(4 * d_model,),
         vocab_size=512 if reduced else GPT2_VOCAB_SIZE, positions=64 if reduced else GPT2_POSITIONS,
     )  # fmt: skip
-
-
-def _parameters(shape: Shape | LanguageShape) -> int:
-    return count_parameters(shape) if isinstance(shape, Shape) else language_parameters(shape)

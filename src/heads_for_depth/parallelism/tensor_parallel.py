@@ -16,7 +16,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from heads_for_depth.errors import BadInput
-from heads_for_depth.parallelism.constraints import AnyShape, check_degree
+from heads_for_depth.parallelism.constraints import check_degree
+from heads_for_depth.recount import Countable
 
 SUPPORTED = ("vit", "deit", "gpt2")
 _VIT = ("blocks.*", ("attn.qkv", "mlp.fc1"), ("attn.proj", "mlp.fc2"))
@@ -25,13 +26,13 @@ _LAYERS = {"vit": _VIT, "deit": _VIT, "gpt2": _GPT2}
 """Family -> its blocks, the layers split by columns, the layers split by rows."""
 
 
-def check_supported(shape: AnyShape) -> None:
+def check_supported(shape: Countable) -> None:
     """Raise BadInput for a family that `split` cannot share out."""
     if shape.family not in SUPPORTED:
         raise BadInput("family", shape.family, f"tensor parallelism splits {', '.join(SUPPORTED)}")
 
 
-def split(model: nn.Module, shape: AnyShape, mesh: DeviceMesh) -> nn.Module:
+def split(model: nn.Module, shape: Countable, mesh: DeviceMesh) -> nn.Module:
     """Share the model of this shape out over the processes of a one-dimensional mesh; changes it in place.
 
     Every process of the mesh calls this with equal weights, which are cut and not sent. A mesh of one process leaves

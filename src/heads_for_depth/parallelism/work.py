@@ -13,10 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from heads_for_depth.errors import BadInput
 from heads_for_depth.flops import on_meta
-from heads_for_depth.models import count_parameters
-from heads_for_depth.parallelism.constraints import AnyShape
-from heads_for_depth.recount.language import LanguageShape, language_parameters
-from heads_for_depth.shapes import Shape
+from heads_for_depth.recount import Countable, LanguageShape, Variant, exact_count
 
 _BLOCKS = {
     "davit": r"stages\.\d+", "swin": r"layers\.\d+", "volo": r"network\.\d+",
@@ -52,7 +49,7 @@ class Work:
         return self.split_flops + self.replicated_flops + self.outside_flops
 
 
-def tokens_by_stage(shape: AnyShape, tokens: int | None = None) -> tuple[int, ...]:
+def tokens_by_stage(shape: Countable, tokens: int | None = None) -> tuple[int, ...]:
     """Tokens in each stage, class token included; a text has `tokens` of them, by default all its positions.
 
     Raises BadInput for a text longer than the position table, and for `tokens` of an image, whose size fixes them.
@@ -83,7 +80,7 @@ def _text_tokens(shape: LanguageShape, tokens: int | None) -> int:
 
 
 @cache
-def work_of(shape: AnyShape, tokens: int | None = None) -> Work:
+def work_of(shape: Countable, tokens: int | None = None) -> Work:
     """The work of one image, or of one text of `tokens`; allocates nothing."""
     counts = _counts_by_module(shape, tokens)
     total = counts.pop("Global")
@@ -98,11 +95,11 @@ def work_of(shape: AnyShape, tokens: int | None = None) -> Work:
         blocks=sum(shape.depth),
         all_reduces=per_block * sum(shape.depth),
         reduced_elements=per_block * sum(depth * count * width for depth, count, width in stages),
-        parameters=count_parameters(shape) if isinstance(shape, Shape) else language_parameters(shape),
+        parameters=exact_count(Variant(shape=shape)),
     )
 
 
-def _counts_by_module(shape: AnyShape, tokens: int | None) -> dict[str, int]:
+def _counts_by_module(shape: Countable, tokens: int | None) -> dict[str, int]:
     """Operations by module name below the model; `Global` holds all. Attention counts as plain matrix products."""
     model, inputs = on_meta(shape, _text_tokens(shape, tokens) if isinstance(shape, LanguageShape) else 0)
     counter = FlopCounterMode(display=False)

@@ -7,9 +7,10 @@ biases, learned positions, a norm at the end, decoder tied to the embedding.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from math import ceil, floor
+from typing import Any
 
 from heads_for_depth.claims import Printed
 from heads_for_depth.errors import BadInput
@@ -44,6 +45,10 @@ class LanguageShape:
             raise BadInput("heads", self.heads[0], f"must divide d_model {self.d_model[0]}")
         if self.family == "crammed-bert" and self.mlp_width[0] % 2:
             raise BadInput("mlp_width", self.mlp_width[0], "must be even, for one half gates the other")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a record."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     @property
     def inner_widths(self) -> tuple[int, ...]:

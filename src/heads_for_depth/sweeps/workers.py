@@ -75,13 +75,14 @@ def start_worker(watched: connection.Connection, started: Synchronized[int], cor
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    threading.Thread(target=_end_with, args=(watched,), daemon=True).start()
+    threading.Thread(target=end_with, args=(watched,), daemon=True).start()
     if cores and hasattr(os, "sched_setaffinity"):
         with started.get_lock():
             os.sched_setaffinity(0, {cores[started.value % len(cores)]})
             started.value += 1
 
 
-def _end_with(watched: Any) -> None:
+def end_with(watched: Any) -> None:
+    """End this process when the other end of `watched` is closed, or the process that it stands for ends."""
     connection.wait([watched])
     os._exit(1)

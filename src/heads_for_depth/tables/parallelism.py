@@ -101,11 +101,12 @@ def assumptions(values: Assumptions) -> pd.DataFrame:
 
 
 def measured(found: Sequence[Measured]) -> pd.DataFrame:
-    """One line per shape and degree: agreement, communication, seconds; with the machine where there are several."""
-    several = len({one.machine for one in found}) > 1
+    """One line per shape and degree: agreement, communication, seconds; machine, device and batch where they differ."""
+    where = [{"machine": short(one.machine), "device": one.device, "batch": str(one.batch)} for one in found]
+    differ = [name for name in (where[0] if where else ()) if len({place[name] for place in where}) > 1]
     rows = [
         {
-            **({"machine": short(one.machine)} if several else {}),
+            **{name: place[name] for name in differ},
             "shape": one.name,
             "degree": str(one.degree),
             "difference": f"{one.relative_difference:.1e}" if one.relative_difference else "0",
@@ -114,6 +115,6 @@ def measured(found: Sequence[Measured]) -> pd.DataFrame:
             "seconds": f"{one.seconds:.3f}" + (" ‡" if one.oversubscribed else ""),
             "all-reduce": NONE if one.all_reduce_share is None else f"{100 * one.all_reduce_share:.0f} %",
         }
-        for one in found
+        for one, place in zip(found, where, strict=True)
     ]
     return pd.DataFrame(rows or [{"shape": NOT_MEASURED}])

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from heads_for_depth.benchmark.reading import Ratio
-from heads_for_depth.claims import load_table
 from heads_for_depth.tables.formatting import millions, signed, whole
 from heads_for_depth.throughput.reading import QUANTITIES, Comparison, Line, Quantity, Timing, chosen, comparisons
-from heads_for_depth.throughput.subjects import RECOUNTING, not_measured
+from heads_for_depth.throughput.subjects import RECOUNTING, short_title
 
 NOT_MEASURED = "not measured"
 OUT_OF_MEMORY = "out of memory"
@@ -39,16 +38,12 @@ def saved_time(ratio: Ratio | None) -> str:
 def name_of(line: Line) -> str:
     """A shape in a table of rows, with its mark."""
     side = "after" if line.subject == RECOUNTING else line.subject
-    return f"{_title(line)}, {side}{_mark(line)}"
+    return f"{short_title(line.title)}, {side}{_mark(line)}"
 
 
 def reshape_name(line: Line) -> str:
     """A reshape beside its own baseline, with its mark."""
-    return _title(line) + _mark(line)
-
-
-def _title(line: Line) -> str:
-    return line.title.removesuffix(" (our own row)")
+    return short_title(line.title) + _mark(line)
 
 
 def _mark(line: Line) -> str:
@@ -59,7 +54,7 @@ def _mark(line: Line) -> str:
 
 def savings(lines: Sequence[Line]) -> pd.DataFrame:
     """One line per reshape: parameters and time saved against its baseline."""
-    return _frame(
+    return one_line_at_least(
         [
             {"reshape": reshape_name(one.line), "parameters": saved(one.parameters_saved)}
             | {HEADINGS[quantity]: saved_time(one.time(quantity)) for quantity in QUANTITIES}
@@ -71,7 +66,7 @@ def savings(lines: Sequence[Line]) -> pd.DataFrame:
 
 def other_savings(lines: Sequence[Line]) -> pd.DataFrame:
     """One line per reshape: operations and peak memory saved."""
-    return _frame(
+    return one_line_at_least(
         [
             {
                 "reshape": reshape_name(one.line),
@@ -94,7 +89,7 @@ def _memory_saved(comparison: Comparison, use: str) -> str:
 def speeds(lines: Sequence[Line]) -> pd.DataFrame:
     """One line per shape: latency, throughput at its best batch, training step."""
     rows = chosen(lines, lambda line: line.kind == "row")
-    return _frame(
+    return one_line_at_least(
         [
             {
                 "shape": name_of(line),
@@ -111,7 +106,7 @@ def speeds(lines: Sequence[Line]) -> pd.DataFrame:
 def sizes(lines: Sequence[Line]) -> pd.DataFrame:
     """One line per shape: parameters, operations, achieved operations per second, peak memory."""
     rows = chosen(lines, lambda line: line.kind == "row")
-    return _frame(
+    return one_line_at_least(
         [
             {
                 "shape": name_of(line),
@@ -155,25 +150,11 @@ def _megabytes(size: int | None) -> str:
     return NOT_MEASURED if size is None else whole(round(size / 1e6))
 
 
-def elsewhere(lines: Sequence[Line], shown: Sequence[Line]) -> pd.DataFrame:
-    """One line per reshape, machine and mode that the page does not show at length: time saved."""
-    place = {(line.machine, line.mode) for line in shown}
-    others = [one for one in comparisons(lines) if (one.line.machine, one.line.mode) not in place]
-    return _frame(
-        [
-            {"machine": one.line.machine, "mode": one.line.mode, "reshape": reshape_name(one.line)}
-            | {HEADINGS[quantity]: saved_time(one.time(quantity)) for quantity in QUANTITIES}
-            for one in others
-        ],
-        ["machine"],
-    )
-
-
 def heads(lines: Sequence[Line], series: str) -> pd.DataFrame:
     """One line per head count of a series: time and memory as multiples of those of the published count."""
     found = {one.line.subject: one for one in comparisons(lines, "heads") if one.line.series == series}
     ours = sorted(chosen(lines, lambda line: line.series == series), key=lambda line: line.heads)
-    return _frame([_heads_row(line, found.get(line.subject)) for line in ours], ["heads"])
+    return one_line_at_least([_heads_row(line, found.get(line.subject)) for line in ours], ["heads"])
 
 
 def _heads_row(line: Line, comparison: Comparison | None) -> dict[str, str]:
@@ -201,70 +182,7 @@ def _multiple(ratio: Ratio | None) -> str:
     return OUT_OF_MEMORY if ratio is None else f"{ratio.median:.2f}"
 
 
-def literature(lines: Sequence[Line]) -> pd.DataFrame:
-    """timm's published speeds of the baselines, and this report's on a GPU where it has measured one."""
-    table = load_table("timm_benchmarks")
-    titles = {"xcit-m": "XCiT-M", "tnt-b": "TNT-B", "davit-b": "DaViT-B", "xcit-l": "XCiT-L", "davit-l": "DaViT-L",
-              "vit-b": "ViT-B", "vit-l": "ViT-L", "deit-b": "DeiT-B"}  # fmt: skip
-    on_gpu = {line.series: line for line in lines if line.subject == "before" and _like_timm(line)}
-    return _frame(
-        [
-            {
-                "baseline": title,
-                "RTX 3090, forward": _published(table, f"{row}-infer-rtx3090"),
-                "RTX 3090, training": _published(table, f"{row}-train-rtx3090"),
-                "i9-10940X, forward": _published(table, f"{row}-infer-i9-10940x"),
-                "our GPU, forward": _ours(on_gpu.get("vit-own" if row == "vit-b" else row)),
-            }
-            for row, title in titles.items()
-        ],
-        ["baseline"],
-    )
-
-
-def _like_timm(line: Line) -> bool:
-    """Measured as timm's files are: a GPU in mixed precision, eager."""
-    return line.device == "cuda" and line.mode == "bf16, eager"
-
-
-def _published(table: pd.DataFrame, row: str) -> str:
-    return str(table.loc[row, "samples_per_second"]) if row in table.index else "not in timm's files"
-
-
-def _ours(line: Line | None) -> str:
-    timing = None if line is None else line.timings["forward"]
-    return NOT_MEASURED if timing is None else whole(round(timing.per_second))
-
-
-def left_out() -> pd.DataFrame:
-    """Sides of published rows that are not measured, and why."""
-    return pd.DataFrame([{"row": row, "side": side, "why": why} for row, side, why in not_measured()])
-
-
-def assumptions(lines: Sequence[Line]) -> pd.DataFrame:
-    """One line per shape of which something is not published."""
-    assumed = chosen(lines, lambda line: bool(line.assumption))
-    return _frame([{"shape": name_of(line), "assumed": line.assumption} for line in assumed], ["shape"])
-
-
-def measurements(lines: Sequence[Line]) -> pd.DataFrame:
-    """One line per machine and mode."""
-    places = dict.fromkeys((line.machine, line.mode) for line in lines)
-    return _frame([_measurement(machine, mode, lines) for machine, mode in places], ["machine"])
-
-
-def _measurement(machine: str, mode: str, lines: Sequence[Line]) -> dict[str, str]:
-    ours = chosen(lines, lambda line: (line.machine, line.mode) == (machine, mode))
-    return {
-        "machine": machine,
-        "mode": mode,
-        "shapes": str(len(ours)),
-        "out of memory": str(sum(line.status == "out_of_memory" for line in ours)),
-        "machine otherwise": "busy" if any(line.busy for line in ours) else "idle",
-    }
-
-
-def _frame(rows: list[dict[str, str]], first: list[str]) -> pd.DataFrame:
+def one_line_at_least(rows: list[dict[str, str]], first: list[str]) -> pd.DataFrame:
     """The rows; one that says so where there are none."""
     return pd.DataFrame(rows or [{first[0]: NOT_MEASURED}])
 

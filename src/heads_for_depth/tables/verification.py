@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from heads_for_depth.provenance import without_marks
 from heads_for_depth.tables.formatting import NONE
 from heads_for_depth.verification import Verified
 from heads_for_depth.verification.repetitions import QUANTITIES, Repetition
@@ -85,5 +86,5 @@ KAPPAS = {"kappa", "large_kappa"}
 
 
 def short(processor: str) -> str:
-    """A processor's name without trade marks."""
-    return processor.replace("(R)", "").replace("(TM)", "").replace(" Processor", "").strip()
+    """A processor's name without trade marks and without the word itself."""
+    return without_marks(processor).replace(" Processor", "").strip()

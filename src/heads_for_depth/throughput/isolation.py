@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import threading
 from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any, TypeVar
+
+from heads_for_depth.sweeps.workers import end_with
 
 T = TypeVar("T")
 
@@ -44,14 +45,9 @@ def _call(sender: connection.Connection, function: Callable[..., Any], arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None, "started by in_own_process"
-    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent.sentinel,), daemon=True).start()
     try:
         message = True, function(*arguments)
     except Exception as error:
         message = False, error
     sender.send(message)
-
-
-def _end_with(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(1)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from heads_for_depth.benchmark.reading import Ratio, ratio
 from heads_for_depth.errors import BadInput
+from heads_for_depth.provenance import without_marks
 from heads_for_depth.records import Record, load
 from heads_for_depth.throughput.running import EXPERIMENT
 from heads_for_depth.throughput.subjects import series_of
@@ -133,8 +134,7 @@ def _machine(provenance: dict[str, Any]) -> str:
     if provenance["device"] != "cpu":
         return str(provenance["device_name"])
     machine = provenance["machine"]
-    name = str(machine["processor"]).replace("(R)", "").replace("(TM)", "")
-    return f"{name}, {machine['cores']} cores"
+    return f"{without_marks(machine['processor'])}, {machine['cores']} cores"
 
 
 def _timing(metrics: dict[str, Any], quantity: Quantity) -> Timing | None:

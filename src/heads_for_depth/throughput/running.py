@@ -18,15 +18,13 @@ from heads_for_depth.benchmark.running import load_at_start
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import EXPERIMENTS
 from heads_for_depth.flops import forward_flops, training_flops
-from heads_for_depth.models import count_parameters
 from heads_for_depth.records import SCHEMA, Record, asks_to_measure, check_writable, recorded_ids, write
-from heads_for_depth.recount import LanguageShape
-from heads_for_depth.recount.language import language_parameters
+from heads_for_depth.recount import LanguageShape, Variant, exact_count
 from heads_for_depth.sweeps.workers import available_cores
 from heads_for_depth.throughput import measuring, memory
 from heads_for_depth.throughput.isolation import in_own_process
 from heads_for_depth.throughput.modes import Mode, Settings, check_mode, possible_modes, settings_of
-from heads_for_depth.throughput.subjects import AnyShape, Series, Subject, series_of, thinned
+from heads_for_depth.throughput.subjects import Series, Subject, series_of, thinned
 from heads_for_depth.throughput.workload import input_bytes
 
 EXPERIMENT = "throughput"
@@ -148,13 +146,13 @@ def _peaks(
 def _planned(series: Series, subject: Subject, mode: Mode, settings: Settings, profile: str) -> Record:
     plan = {
         "series": series.name, "title": series.title, "kind": series.kind, "subject": subject.name,
-        "reference": series.reference, "shape": shape_as_dict(subject.shape), "tokens": subject.tokens,
+        "reference": series.reference, "shape": subject.shape.as_dict(), "tokens": subject.tokens,
         "assumption": subject.assumption, "device": mode.device, "precision": mode.precision,
         "compiled": mode.compiled, "settings": settings.as_dict(),
     }  # fmt: skip
     return {
         "schema": SCHEMA, "run_id": run_id(series, subject, mode), "experiment": EXPERIMENT, "profile": profile,
-        "status": "ok", "plan": plan, "parameters": parameters_of(subject.shape),
+        "status": "ok", "plan": plan, "parameters": exact_count(Variant(shape=subject.shape)),
         "metrics": {"flops": flops_of(subject)}, "kappa": {},
     }  # fmt: skip
 
@@ -164,20 +162,6 @@ def _measured(planned: Record, quantities: measuring.Quantities | None, peaks: d
     if quantities is None:
         return planned | {"status": "out_of_memory"}
     return planned | {"metrics": planned["metrics"] | quantities | {"peak_memory_bytes": peaks}}
-
-
-def shape_as_dict(shape: AnyShape) -> dict[str, Any]:
-    """Plain values for a record."""
-    if isinstance(shape, LanguageShape):
-        names = ("family", "depth", "d_model", "heads", "mlp_width", "vocab_size", "positions")
-        values = {name: getattr(shape, name) for name in names}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    return shape.as_dict()
-
-
-def parameters_of(shape: AnyShape) -> int:
-    """Exact parameters of the shape itself."""
-    return language_parameters(shape) if isinstance(shape, LanguageShape) else count_parameters(shape)
 
 
 def flops_of(subject: Subject) -> dict[str, int]:

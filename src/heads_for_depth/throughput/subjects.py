@@ -10,11 +10,10 @@ from typing import Literal
 from heads_for_depth.claims import Claim, load_rows
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import VISION_ROWS, VisionRow, reduced_shape
-from heads_for_depth.recount import LanguageShape, recount_row, stated_side
+from heads_for_depth.recount import Countable, LanguageShape, recount_row, stated_side
 from heads_for_depth.shapes import Shape, divisors, with_heads
 
 Kind = Literal["row", "heads"]
-AnyShape = Shape | LanguageShape
 
 CRAMMED_TOKENS = 128
 GPT2_TOKENS = 512
@@ -32,7 +31,7 @@ class Subject:
 
     name: str
     """`before`, `after`, `recounting`, or `heads-N`."""
-    shape: AnyShape
+    shape: Countable
     tokens: int = 0
     """Length of a text; 0 for a model of images."""
     assumption: str = ""
@@ -67,6 +66,11 @@ def series_of(profile: str) -> tuple[Series, ...]:
     single = Series(name="vit-l", title="ViT-L", kind="row", subjects=(_stated(claims["vit-l"], "before"),))
     language = [_crammed_bert(claims["crammed-bert"]), _gpt2(claims["gpt2"])]
     return (*rows, single, *language, *_heads_alone())
+
+
+def short_title(title: str) -> str:
+    """A row's title without the remark that it is ours."""
+    return title.removesuffix(" (our own row)")
 
 
 def thinned(series: Series) -> Series:
@@ -174,5 +178,5 @@ def _smoke() -> tuple[Series, ...]:
     )
 
 
-def _pair(before: AnyShape, after: AnyShape, tokens: int = 0) -> tuple[Subject, Subject]:
+def _pair(before: Countable, after: Countable, tokens: int = 0) -> tuple[Subject, Subject]:
     return Subject(name="before", shape=before, tokens=tokens), Subject(name="after", shape=after, tokens=tokens)
