@@ -1,7 +1,9 @@
 """`heads-for-depth kappa`: its numbers against a direct measurement, and one sentence for every bad option."""
 
 import json
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from statistics import median_high
 from typing import Any
 
@@ -9,9 +11,12 @@ import numpy as np
 import pytest
 import timm
 import torch
+from timm.models import save_for_hf
 
 from heads_for_depth.cli.main import main
 from heads_for_depth.conditioning import measure
+from heads_for_depth.errors import BadInput
+from heads_for_depth.tables.checkpoint import checkpoint_table
 
 MODEL = "vit_tiny_patch16_224"
 
@@ -115,4 +120,74 @@ def test_model_and_heads_must_be_given(missing: str, capsys: pytest.CaptureFixtu
     given = arguments()
     place = given.index(f"--{missing}")
     assert main(given[:place] + given[place + 2 :]) == 2
-    assert f"Missing option '--{missing}'" in capsys.readouterr().err
+    sentence = f"heads-for-depth: {missing} is None: give --model and --heads, or --checkpoint\n"
+    assert capsys.readouterr().err == sentence
+
+
+# A trained model from a folder.
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ViT of one block as timm saves it, its weights far from any initialization."""
+    folder = tmp_path_factory.mktemp("checkpoint") / "vit-of-one-block"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(11)
+        model: Any = timm.create_model("vit_tiny_patch16_224", depth=1, num_classes=5)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    save_for_hf(model, str(folder), model_args={"depth": 1, "num_classes": 5})
+    return folder
+
+
+def test_a_checkpoint_is_measured_with_its_own_weights(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kappa", "--checkpoint", str(checkpoint), "--inputs", "1", "--seed", "7", "--json"]) == 0
+    lines = {line["object"]: line for line in json.loads(capsys.readouterr().out)["kappa"]}
+    model: Any = timm.create_model(f"local-dir:{checkpoint}", pretrained=True).double().eval()
+    caught: list[Any] = []
+    model.blocks[0].attn.register_forward_hook(lambda module, args, output: caught.append(output[0].numpy()))
+    with torch.no_grad():
+        model(torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(7)).double())
+    assert lines["projected"]["median"] == pytest.approx(float(np.linalg.cond(caught[0])), rel=1e-4)
+    assert {line["heads"] for line in lines.values()} == {3}
+
+
+def test_the_reports_table_measures_a_checkpoint_under_both_inputs_and_says_where_there_is_none(checkpoint: Path):
+    assert checkpoint_table(None).to_dict("records") == [{"model": "no checkpoint reachable"}]
+    frame = checkpoint_table(str(checkpoint))
+    assert list(frame["input"]) == ["noise"] * 3 + ["images"] * 3
+    assert set(frame["model"]) == {"vit-of-one-block"}
+    assert list(frame["N × D"]) == ["197 × 192", "197 × 192", "197 × 64"] * 2
+    assert all(float(value.replace(",", "")) >= 1 for value in frame["κ"])
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda folder: None, "give a folder with timm's config.json and the weights beside it"),
+        (lambda folder: (folder / "config.json").write_text("{"), "timm cannot load it"),
+        (lambda folder: (folder / "config.json").write_text('{"architecture": "no_such_net"}'), "timm cannot load it"),
+        (lambda folder: (folder / "config.json").write_text('{"architecture": "vit_tiny_patch16_224"}'),
+         "timm cannot load it"),
+        (lambda folder: save_for_hf(timm.create_model("resnet10t", num_classes=2), str(folder)), "holds a ResNet"),
+    ],
+)  # fmt: skip
+def test_what_is_no_checkpoint_is_one_sentence(
+    make: Callable[[Path], Any], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path)
+    assert main(["kappa", "--checkpoint", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"heads-for-depth: checkpoint is '{tmp_path}': ")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_checkpoint_has_its_own_model_and_heads(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in (("model", MODEL), ("heads", "3")):
+        assert main(["kappa", "--checkpoint", str(checkpoint), f"--{name}", value]) == 2
+        assert f"{name} is '{value}': a checkpoint has its own, leave it out" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="checkpoint is 7: give the path of a folder"):
+        checkpoint_table(7)

@@ -19,6 +19,7 @@ from heads_for_depth.experiments import (
     estimated_seconds,
     head_counts,
     plan,
+    planned_now,
     reduced_shape,
     vision_cells,
     vision_row,
@@ -263,6 +264,16 @@ def test_a_table_that_plans_no_seeds_plans_no_tuning_and_a_given_number_of_seeds
     assert len(plan("cpu", "vision_tuning_keep_heads", 2)) == 72
 
 
+def test_a_number_of_seeds_tops_up_what_a_profile_plans_now_and_starts_nothing_else(cpu_plan: list[PlannedRun]):
+    topped = plan("cpu", None, 5)
+    assert {run.experiment for run in topped} == {run.experiment for run in cpu_plan}
+    assert {run.seed for run in topped if run.experiment == "vision_rows"} == set(range(5))
+    assert planned_now("cpu", ("vision_tuning_keep_heads", "vision_rows_keep_heads"), 5) == []
+    assert planned_now("smoke", ("map_tuning", "map"), 2) == plan("smoke", "map_tuning", 2) + plan("smoke", "map", 2)
+    with pytest.raises(BadInput, match="seeds is 0: must be at least 1"):
+        planned_now("cpu", ("map",), 0)
+
+
 def test_a_plan_is_plain_data_and_the_shape_reads_back(cpu_plan: list[PlannedRun]):
     for run in cpu_plan[:: len(cpu_plan) // 20]:
         values = json.loads(json.dumps(run.as_dict(), allow_nan=False))
@@ -292,7 +303,8 @@ def test_the_cpu_plan_is_a_matter_of_hours_on_two_cores(cpu_plan: list[PlannedRu
         (
             ("smoke", "language"),
             "experiment is 'language': use one of vision_tuning, vision_rows, vision_tuning_keep_heads, "
-            "vision_rows_keep_heads, conditioning",
+            "vision_rows_keep_heads, conditioning_training, map_tuning, map, edge_tuning, edge, cause_tuning, cause, "
+            "conditioning, premises",
         ),
         (("smoke", "vision_rows", 0), "seeds is 0: must be at least 1"),
         (("smoke", None, -2), "seeds is -2: must be at least 1"),

@@ -17,7 +17,7 @@ from heads_for_depth.paths import BOOK, NOTEBOOKS, ROOT
 PACKAGE = ROOT / "src" / "heads_for_depth"
 # Each module imports only from those above it.
 ORDER = (
-    "errors", "paths", "whole_files", "claims", "shapes", "wide_attention", "models", "known_models",
+    "errors", "paths", "whole_files", "claims", "shapes", "wide_attention", "interventions", "models", "known_models",
     "attention_lanes", "recount", "language_models", "flops", "precision", "datasets", "recipes", "experiments",
     "provenance", "records", "conditioning", "training", "parallelism", "sweeps", "benchmark", "throughput",
     "full_scale", "statistics", "verification", "verdicts", "findings", "tables", "figures", "passports", "report",
@@ -27,6 +27,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 NOTEBOOK_FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
 PARAMETERS = ["profile", "device", "seeds", "results"]
 OWN_PARAMETERS = {
+    "02-conditioning": ["checkpoint"],
     "07-throughput": ["measure"],
     "13-parallelism": ["measure", *(field.name for field in fields(Assumptions))],
 }

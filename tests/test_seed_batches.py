@@ -11,6 +11,7 @@ from torch import nn
 from heads_for_depth import records
 from heads_for_depth.datasets import augment, draw_moves, fashion_mnist, moved
 from heads_for_depth.experiments import VISION_ROWS, PlannedRun, reduced_shape
+from heads_for_depth.interventions import INTERVENTIONS
 from heads_for_depth.models import build, count_parameters
 from heads_for_depth.shapes import Shape
 from heads_for_depth.training import execute, runs
@@ -56,6 +57,21 @@ def test_a_tabled_run_has_the_test_metrics_and_the_condition_numbers_of_the_run_
             first, second = (dict(zip(columns, row, strict=True)) for row in (ours, theirs))
             assert (first["site"], first["object"]) == (second["site"], second["object"])
             assert first["condition_number"] == pytest.approx(second["condition_number"], rel=0.05)
+
+
+@pytest.mark.parametrize("intervention", [name for name in INTERVENTIONS if name != "none"])
+def test_seeds_with_an_intervention_end_where_each_ends_alone(tiny_run: PlannedRun, intervention: str):
+    assert tiny_run.recipe is not None
+    recipe = replace(tiny_run.recipe, epochs=3, train_images=64)
+    run = replace(tiny_run, intervention=intervention, recipe=recipe, kappa_times="middle", premises=True)
+    for batched, one in zip(execute_seeds(seeds_of(run, 2), "cpu"), seeds_of(run, 2), strict=True):
+        alone = execute(one)
+        assert batched["metrics"]["test_loss"] == pytest.approx(alone["metrics"]["test_loss"], abs=10 * ROUNDING)
+        assert list(batched["kappa"]) == list(batched["premises"]) == ["initial", "middle", "final"]
+        assert batched["kappa"]["initial"] == alone["kappa"]["initial"]
+        has_jacobian = one.seed == 0 and intervention != "spectral-shift"
+        objects = {row[3] for row in batched["kappa"]["final"]["rows"]}
+        assert ("jacobian" in objects) is has_jacobian
 
 
 def test_clipping_is_per_seed(tiny_run: PlannedRun):

@@ -15,7 +15,7 @@ from heads_for_depth.experiments import Arm, plan
 from heads_for_depth.findings.conditioning import HeadSweep, Setting, head_sweeps
 from heads_for_depth.findings.machine import Beside
 from heads_for_depth.findings.vision import RowFinding, vision_findings
-from heads_for_depth.recipes import Budget, Recipe
+from heads_for_depth.recipes import Budget, Recipe, budget
 from heads_for_depth.records import Record
 from heads_for_depth.recount import RowRecount, SideRecount
 from heads_for_depth.recount.stated import Side, StatedSide
@@ -278,6 +278,21 @@ def test_glued_values_count_the_verdicts_of_the_published_rows() -> None:
     assert values["vision.vit-own.accuracy_after"].startswith("86.00 ± 0.0")
 
 
+def test_the_answer_counts_verdicts_and_says_when_too_few_seeds_leave_it_open() -> None:
+    few = pair("xcit-m", level(85)[:3], level(86)[:3])
+    answer = vision_values.glued(findings_of(few), BUDGET)["vision.answer"]
+    assert answer == (
+        "0 of 5 published rows read “reproduced at reduced scale”, 0 “not reproduced at reduced scale”, 5 "
+        "“inconclusive”. A verdict needs 8 seeds in both arms; 6 of 6 rows, our own among them, have fewer, so the "
+        "question is open there."
+    )
+    rows = ("xcit-m", "tnt-b", "davit-b", "xcit-l", "davit-l", "vit-own")
+    full = [one for row in rows for one in pair(row, level(85), level(85))]
+    answer = vision_values.glued(findings_of(full), BUDGET)["vision.answer"]
+    assert answer.startswith("5 of 5 published rows read “reproduced at reduced scale”")
+    assert "open" not in answer
+
+
 def test_glued_values_of_no_runs_read_not_measured() -> None:
     values = vision_values.glued(findings_of([]), BUDGET)
     names = ("sampling_error", "pooled_sd", "last_epoch_gain", "xcit-m.difference", "xcit-m.accuracy_before")
@@ -291,6 +306,7 @@ BUDGET = Budget(
     learning_rates=(5e-4, 2e-3),
     seeds=3,
     declared_seeds=8,
+    map=budget("smoke").map,
 )
 
 

@@ -216,6 +216,18 @@ def test_compiled_models_are_told_as_multiples_of_the_eager_speed() -> None:
     assert "have not been measured" in throughput_values.glued(PAIR)["throughput.compiled"]
 
 
+def test_models_compiled_on_another_machine_are_shown_with_its_name_and_without_a_speed_over_eager() -> None:
+    elsewhere = [replace(one, compiled=True, machine="Other box, 4 cores") for one in PAIR]
+    fewer = [replace(BEFORE, compiled=True, machine="Third box")]
+    assert throughput_values.beside([*PAIR, *fewer, *elsewhere], "fp32, compiled") == elsewhere
+    told = throughput_values.glued([*PAIR, *elsewhere])["throughput.compiled"]
+    assert "measured on another machine (Other box, 4 cores)" in told
+    assert "of a training step's time the reshapes save 40 % to 40 % there, of the latency 50 % to 50 %" in told
+    assert "times the speed" not in told
+    both = [*PAIR, *elsewhere, *(replace(one, compiled=True) for one in PAIR)]
+    assert {line.machine for line in throughput_values.beside(both, "fp32, compiled")} == {BOX}
+
+
 def test_every_sentence_is_there_when_nothing_was_measured() -> None:
     assert all(throughput_values.glued([]).values())
     assert all(parallelism_values.glued(shared.pairs()[:1], PREDICTED, []).values())

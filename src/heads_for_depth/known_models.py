@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import timm
@@ -40,6 +42,24 @@ def shape_of(name: str) -> Shape:
     if not described:
         raise BadInput("model", name, "is a variant with parts that depth, width and heads do not describe")
     return replace(shape, layer_scale=_layer_scale(name)) if shape.family == "xcit" else shape
+
+
+def load_checkpoint(folder: Path) -> nn.Module:
+    """A trained model from a local folder as timm saves it: config.json with the weights beside it.
+
+    Raises BadInput where the folder is no such checkpoint, or holds a model whose attention the report does not read.
+    """
+    if not (folder / "config.json").is_file():
+        raise BadInput("checkpoint", str(folder), "give a folder with timm's config.json and the weights beside it")
+    try:
+        model = timm.create_model(f"local-dir:{folder}", pretrained=True)
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AssertionError, UnpicklingError) as error:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise BadInput("checkpoint", str(folder), f"timm cannot load it ({reason}), save it again with timm") from error
+    if type(model) not in _READERS:
+        families = ", ".join(sorted(kind.__name__ for kind in _READERS))
+        raise BadInput("checkpoint", str(folder), f"holds a {type(model).__name__}, the report reads {families}")
+    return model
 
 
 def _layer_scale(name: str) -> float:

@@ -23,6 +23,17 @@ from heads_for_depth.errors import BadInput
 PACKAGES = ("torch", "timm", "numpy")
 
 
+def first_commit_with(text: str, path: Path) -> str | None:
+    """Abbreviated hash and date of the commit that brought a text into a file.
+
+    None outside git, in a shallow clone, and where no commit has it yet.
+    """
+    if _git("rev-parse", "--is-shallow-repository") != "false":
+        return None
+    found = _git("log", "--reverse", "--format=%h of %cs", f"-S{text}", "--", str(path))
+    return found.splitlines()[0] if found else None
+
+
 @cache
 def commit() -> str:
     """The commit of the working tree, with `+changes` where tracked source differs from it; `unknown` outside git."""

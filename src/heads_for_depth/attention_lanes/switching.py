@@ -100,15 +100,20 @@ def _obstacle(module: Any, tokens: int) -> str | None:
 
 def _has_options(module: Any, head_dim: int) -> bool:
     """Whether a layer computes anything but softmax attention with scale head_dim^-1/2 and its projections."""
-    norms = [getattr(module, name, None) for name in ("q_norm", "k_norm", "norm")]
     return (
-        any(not isinstance(norm, nn.Identity | None) for norm in norms)
+        (type(module) is not Attention and not all(isinstance(norm, nn.Identity) for norm in _norms(module)))
         or getattr(module, "gate", None) is not None
         or getattr(getattr(module, "attn_drop", None), "p", 0) > 0
         or module.scale != head_dim**-0.5
         or (isinstance(module, tnt.Attention) and module.head_dim != head_dim)
         or not isinstance(vars(module).get("forward"), _LaneForward | None)
     )
+
+
+def _norms(module: Any) -> list[nn.Module]:
+    """What a layer does to queries, to keys and to the concatenated heads, where it has a place for it."""
+    found = (getattr(module, name, None) for name in ("q_norm", "k_norm", "norm"))
+    return [norm for norm in found if norm is not None]
 
 
 class _LaneForward:
@@ -122,7 +127,8 @@ class _LaneForward:
         layer = self.layer
         if not _fits(layer, x, *options, *named.values()):
             return type(layer).forward(layer, x, *options, **named)
-        projected = layer.proj(lane_attention(*_PARTS[type(layer)](layer, x)))
+        heads = lane_attention(*_PARTS[type(layer)](layer, x))
+        projected = layer.proj(layer.norm(heads) if type(layer) is Attention else heads)
         return layer.proj_drop(projected) if hasattr(layer, "proj_drop") else projected
 
 
@@ -143,13 +149,22 @@ def _packed(layer: Any, x: Tensor) -> tuple[Tensor, ...]:
     return (layer.qkv(x).unflatten(-1, (3, layer.num_heads, -1)),)
 
 
+def _plain(layer: Any, x: Tensor) -> tuple[Tensor, ...]:
+    """Of timm's plain attention, which may normalize queries and keys."""
+    (packed,) = _packed(layer, x)
+    if isinstance(layer.q_norm, nn.Identity) and isinstance(layer.k_norm, nn.Identity):
+        return (packed,)
+    queries, keys, values = packed.unbind(2)
+    return (torch.stack((layer.q_norm(queries), layer.k_norm(keys), values), dim=2),)
+
+
 def _values_apart(layer: Any, x: Tensor) -> tuple[Tensor, ...]:
     heads = layer.num_heads
     return layer.qk(x).unflatten(-1, (2, heads, -1)), layer.v(x).unflatten(-1, (1, heads, -1))
 
 
 _PARTS: dict[type[nn.Module], Callable[[Any, Tensor], tuple[Tensor, ...]]] = {
-    Attention: _packed,
+    Attention: _plain,
     WindowAttention: _packed,
     davit.WindowAttention: _packed,
     tnt.Attention: _values_apart,

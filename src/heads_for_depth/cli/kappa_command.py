@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 
 from heads_for_depth.conditioning import measure
+from heads_for_depth.conditioning.checkpoint import checkpoint_lines
 from heads_for_depth.conditioning.layers import by_kind
 from heads_for_depth.errors import BadInput
 from heads_for_depth.known_models import shape_of
@@ -23,9 +25,12 @@ def register(app: typer.Typer) -> None:
 
 def kappa(
     model: Annotated[
-        str, typer.Option(help="A timm model name, such as vit_base_patch16_224 or xcit_medium_24_p16_224.")
-    ],
-    heads: Annotated[str, typer.Option(help="Head counts of the first stage, such as 1,2,4.")],
+        str | None, typer.Option(help="A timm model name, such as vit_base_patch16_224 or xcit_medium_24_p16_224.")
+    ] = None,
+    heads: Annotated[str | None, typer.Option(help="Head counts of the first stage, such as 1,2,4.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Instead of both: a trained model's folder, as timm saves it.")
+    ] = None,
     regime: Annotated[
         str, typer.Option(help="fixed-d-model (head_dim falls) or fixed-head-dim (inner width grows).")
     ] = "fixed-d-model",
@@ -35,14 +40,27 @@ def kappa(
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the images.", min=0, max=2**63 - 1)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Measure κ of every attention layer at random initialization; a float64 forward pass, no training."""
+    """Measure κ of every attention layer, at random initialization or of a checkpoint; a float64 forward pass."""
+    if checkpoint is not None:
+        if model is not None or heads is not None:
+            given = "model" if model is not None else "heads"
+            raise BadInput(given, model or heads, "a checkpoint has its own, leave it out")
+        _print(str(checkpoint), checkpoint_lines(checkpoint, inputs, seed), as_json, {"inputs": inputs, "seed": seed})
+        return
+    if model is None or heads is None:
+        missing = "model" if model is None else "heads"
+        raise BadInput(missing, None, "give --model and --heads, or --checkpoint")
     if regime not in REGIMES:
         raise BadInput("regime", regime, f"use one of {', '.join(REGIMES)}")
     shape = shape_of(model)
     shapes = [with_heads(shape, scaled_heads(shape, count), regime) for count in _counts(heads)]
     lines = [line for one in shapes for line in _lines(one, inputs, seed)]
+    _print(model, lines, as_json, {"regime": regime, "inputs": inputs, "seed": seed})
+
+
+def _print(model: str, lines: list[dict[str, Any]], as_json: bool, settings: dict[str, Any]) -> None:
     if as_json:
-        print(json.dumps({"model": model, "regime": regime, "inputs": inputs, "seed": seed, "kappa": lines}, indent=2))
+        print(json.dumps({"model": model} | settings | {"kappa": lines}, indent=2))
         return
     ends = ("median", "lowest", "highest")
     print(f"{'heads':>6}{'kind':>10}{'object':>14}{'N x D':>12}{''.join(f'{end:>11}' for end in ends)}{'Gaussian':>10}")

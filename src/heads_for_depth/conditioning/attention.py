@@ -9,7 +9,8 @@ jacobian      of the attention layer with respect to its input, exact, (N·d_mod
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,25 +29,43 @@ MATRICES_PER_SITE = 64
 """Matrices per layer at most: windows beyond are thinned evenly."""
 
 
+Caught = Mapping[str, tuple[Tensor, Tensor, Tensor]]
+"""Layer name -> (layer input, concatenated heads, projected output), each (matrices, tokens, channels)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """The attention layers of one model and what passed through them in one float64 forward pass."""
+
+    sites: tuple[AttentionSite, ...]
+    caught: Caught
+
+
+def observe(model: nn.Module, inputs: Float[Tensor, "n c h w"]) -> Observation:
+    """One forward pass of a float64 copy of the model in evaluation mode (batch norms frozen)."""
+    double = copy.deepcopy(model).double().eval()
+    sites = tuple(attention_sites(double))
+    return Observation(sites=sites, caught=_catch(double, sites, inputs.double()))
+
+
 def measure(model: nn.Module, inputs: Float[Tensor, "n c h w"], jacobians: bool = False) -> dict[str, Any]:
     """κ of every attention layer: a table {"columns": […], "rows": [[…], …]} for a record.
 
-    The model is copied to float64 and evaluated (batch norms frozen). `jacobians` adds the Jacobian of the first and
-    the last layer of each kind.
+    The model is copied to float64 and evaluated. `jacobians` adds the Jacobian of the first and the last layer of each
+    kind.
     """
-    double = copy.deepcopy(model).double().eval()
-    sites = list(attention_sites(double))
-    caught = _catch(double, sites, inputs.double())
-    rows = [row for site in sites for row in _site_rows(site, *caught[site.name])]
+    return kappa_table(observe(model, inputs), jacobians)
+
+
+def kappa_table(seen: Observation, jacobians: bool = False) -> dict[str, Any]:
+    """κ of every attention layer of an observed model, as `measure` gives it."""
+    rows = [row for site in seen.sites for row in _site_rows(site, *seen.caught[site.name])]
     if jacobians:
-        rows += [_jacobian_row(site, caught[site.name][0]) for site in _ends(sites)]
+        rows += [_jacobian_row(site, seen.caught[site.name][0]) for site in _ends(seen.sites)]
     return {"columns": list(COLUMNS), "rows": [row for row in rows if row]}
 
 
-def _catch(
-    model: nn.Module, sites: Sequence[AttentionSite], inputs: Tensor
-) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
-    """(layer input, concatenated heads, projected output) of every site, each (matrices, tokens, channels)."""
+def _catch(model: nn.Module, sites: Sequence[AttentionSite], inputs: Tensor) -> Caught:
     caught: dict[str, list[Tensor]] = {site.name: [] for site in sites}
     handles = []
     for site in sites:

@@ -29,6 +29,16 @@ def is_main(layer: Mapping[str, Any], family: str, davit_kind: str = "window") -
     return bool(layer["kind"] != "inner")
 
 
+def main_median(table: Mapping[str, Any], family: str, name: str = "concatenated") -> float | None:
+    """Median over layers of κ of one object, in the attention that the family's reshape changes; None without layers.
+
+    For models at reduced scale: in DaViT it is the channel attention of the third stage, whose map is smaller than a
+    window there, so that padded windows are rank-deficient by construction.
+    """
+    layers = [row for row in layer_rows(table) if row["object"] == name and is_main(row, family, "channels")]
+    return upper_median([float(row["condition_number"]) for row in layers]) if layers else None
+
+
 def by_kind(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """κ over the layers of one kind, width and object: median, lowest and highest, in order of appearance."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

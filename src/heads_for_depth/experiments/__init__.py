@@ -14,9 +14,18 @@ vision_rows_keep_heads, vision_tuning_keep_heads
 conditioning    Question 2. Expected from the Gaussian prediction: no effect of heads at fixed d_model beyond the first
                 few; at fixed head_dim a peak where h·head_dim meets the token count. About 20 minutes on
                 two cores.
+
+The experiments below say the same of themselves in a `Declaration`, whose digest every record carries.
+
+premises, conditioning_training   Question 2, in `premise_grid`.
+map, map_tuning                   Question 5, in `map_grid`.
+edge, edge_tuning                 Question 5, in `edge_grid`.
+cause, cause_tuning               Question 6, in `cause_grid`.
 """
 
+from heads_for_depth.experiments.declaration import Declaration
 from heads_for_depth.experiments.grids import (
+    DECLARATIONS,
     EXPERIMENTS,
     KAPPA_INPUTS,
     TUNING,
@@ -24,6 +33,7 @@ from heads_for_depth.experiments.grids import (
     cell_id,
     head_counts,
     plan,
+    planned_now,
 )
 from heads_for_depth.experiments.rows import (
     ARMS,
@@ -39,6 +49,8 @@ from heads_for_depth.experiments.rows import (
     vision_row,
 )
 from heads_for_depth.experiments.runs import (
+    OPTIONS,
+    KappaTimes,
     Kind,
     PlannedRun,
     Source,
@@ -47,9 +59,11 @@ from heads_for_depth.experiments.runs import (
 
 __all__ = [
     "ARMS",
+    "DECLARATIONS",
     "DEPTH_DIVISOR",
     "EXPERIMENTS",
     "KAPPA_INPUTS",
+    "OPTIONS",
     "REDUCTION",
     "REDUCTIONS",
     "TUNING",
@@ -57,6 +71,8 @@ __all__ = [
     "VISION_ROWS",
     "WIDTH_DIVISOR",
     "Arm",
+    "Declaration",
+    "KappaTimes",
     "Kind",
     "PlannedRun",
     "Source",
@@ -65,6 +81,7 @@ __all__ = [
     "estimated_seconds",
     "head_counts",
     "plan",
+    "planned_now",
     "reduced_shape",
     "vision_cells",
     "vision_row",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from heads_for_depth.errors import BadInput
+from heads_for_depth.experiments import cause_grid, edge_grid, map_grid
+from heads_for_depth.experiments.declaration import Declaration
+from heads_for_depth.experiments.map_grid import TUNING_SEED as TUNING_SEED
+from heads_for_depth.experiments.premise_grid import PREMISES, THROUGH_TRAINING, premise_runs, training_runs
 from heads_for_depth.experiments.rows import REDUCTIONS, VISION_ROWS, Arm, VisionRow, vision_cells
 from heads_for_depth.experiments.runs import PlannedRun, Source
 from heads_for_depth.models import count_parameters
 from heads_for_depth.recipes import PROFILES, Budget, budget
 from heads_for_depth.shapes import Regime, Shape, divisors, scaled_heads, with_heads
 
-TUNING_SEED = 1_000
-"""Seed of the tuning runs; disjoint from the seeds 0, 1, 2, … of the table."""
 KAPPA_INPUTS = 2
 """Inputs over which κ of a full-scale model at initialization is a median."""
 
@@ -23,42 +27,100 @@ def cell_id(row: str, depth_arm: str, heads_arm: str) -> str:
 def plan(profile: str, experiment: str | None = None, seeds: int | None = None) -> list[PlannedRun]:
     """Every run that a profile plans, tuning first, then seed by seed so that a partial sweep is balanced.
 
-    `seeds` overrides the profile's seeds per cell (to top a sweep up). Raises BadInput for an unknown profile or
-    experiment.
+    `seeds` overrides the profile's seeds per cell: of the experiment that is named, or of every one that the profile
+    plans now. Raises BadInput for an unknown profile or experiment, and for seeds below 1.
     """
+    if experiment is None:
+        return planned_now(profile, EXPERIMENTS, seeds)
+    _check(profile, experiment, seeds)
+    return _grid(profile, experiment, budget(profile), seeds)
+
+
+def planned_now(profile: str, experiments: Sequence[str], seeds: int | None = None) -> list[PlannedRun]:
+    """The runs of several experiments, each at `seeds` per cell if the profile plans any seed of it now, else none."""
+    runs = []
+    for experiment in experiments:
+        _check(profile, experiment, seeds)
+        money = budget(profile)
+        served = [table for table, tuning in TUNING.items() if experiment in (table, tuning)]
+        now = not served or any(money.seeds_of(table) for table in served)
+        runs += _grid(profile, experiment, money, seeds if now else None)
+    return runs
+
+
+def _check(profile: str, experiment: str, seeds: int | None) -> None:
     if profile not in PROFILES:
         raise BadInput("profile", profile, f"use one of {', '.join(PROFILES)}")
-    money = budget(profile)
+    budget(profile)
     if seeds is not None and seeds < 1:
         raise BadInput("seeds", seeds, "must be at least 1")
-    if experiment is not None and experiment not in EXPERIMENTS:
+    if experiment not in EXPERIMENTS:
         raise BadInput("experiment", experiment, f"use one of {', '.join(EXPERIMENTS)}")
-    chosen = [name for name in EXPERIMENTS if experiment in (None, name)]
-    return [run for name in chosen for run in _grid(profile, name, money, seeds)]
 
 
-TUNING = {"vision_rows": "vision_tuning", "vision_rows_keep_heads": "vision_tuning_keep_heads"}
+TUNING = {
+    "vision_rows": "vision_tuning",
+    "vision_rows_keep_heads": "vision_tuning_keep_heads",
+    "conditioning_training": "vision_tuning",
+    "map": "map_tuning",
+    "edge": "edge_tuning",
+    "cause": "cause_tuning",
+}
 """Experiment whose runs enter a table -> experiment whose runs choose its learning rates."""
-EXPERIMENTS = (*(name for table, tuning in TUNING.items() for name in (tuning, table)), "conditioning")
+DECLARATIONS: dict[str, Declaration] = {
+    one.experiment: one
+    for one in (PREMISES, THROUGH_TRAINING, map_grid.DECLARATION, edge_grid.DECLARATION, cause_grid.DECLARATION)
+}
+"""Experiment -> what it says of itself; those that are older are declared in the docstring of `experiments`."""
+
+
+def _tunings(profile: str, money: Budget) -> dict[str, Callable[[], list[PlannedRun]]]:
+    """Tuning experiment -> its runs."""
+    return {
+        "vision_tuning": lambda: _vision_tuning(profile, "vision_rows", money),
+        "vision_tuning_keep_heads": lambda: _vision_tuning(profile, "vision_rows_keep_heads", money),
+        "map_tuning": lambda: map_grid.map_tuning(profile),
+        "edge_tuning": lambda: edge_grid.edge_tuning(profile),
+        "cause_tuning": lambda: cause_grid.cause_tuning(profile),
+    }
+
+
+def _tables(profile: str, money: Budget) -> dict[str, Callable[[int], list[PlannedRun]]]:
+    """Experiment that enters tables -> its runs at so many seeds."""
+    return {
+        "vision_rows": lambda seeds: _vision_rows(profile, "vision_rows", money, seeds),
+        "vision_rows_keep_heads": lambda seeds: _vision_rows(profile, "vision_rows_keep_heads", money, seeds),
+        "conditioning_training": lambda seeds: training_runs(
+            [run for run in _vision_rows(profile, "vision_rows", money, seeds) if profile != "smoke" or run.row == OWN]
+        ),
+        "map": lambda seeds: map_grid.map_runs(profile, seeds),
+        "edge": lambda seeds: edge_grid.edge_runs(profile, seeds),
+        "cause": lambda seeds: cause_grid.cause_runs(profile, seeds),
+    }
+
+
+OWN = "vit-own"
+"""The row that smoke keeps where it leaves the others out."""
+EXPERIMENTS = (*dict.fromkeys(name for pair in TUNING.items() for name in reversed(pair)), "conditioning", "premises")
 
 
 def _grid(profile: str, experiment: str, money: Budget, seeds: int | None) -> list[PlannedRun]:
     """One experiment; a table without seeds needs no tuning either."""
     if experiment == "conditioning":
         return _conditioning(profile)
-    for table, tuning in TUNING.items():
-        count = seeds or money.seeds_of(table)
-        if experiment == tuning:
-            return _vision_tuning(profile, table, money) if count else []
-        if experiment == table:
-            return _vision_rows(profile, table, money, count)
-    raise AssertionError(experiment)
+    if experiment == "premises":
+        return premise_runs(profile)
+    if experiment in TUNING:
+        return _tables(profile, money)[experiment](seeds or money.seeds_of(experiment))
+    served = [table for table, tuning in TUNING.items() if tuning == experiment]
+    needed = any(seeds or money.seeds_of(table) for table in served)
+    return _tunings(profile, money)[experiment]() if needed else []
 
 
 def _cells(profile: str, table: str) -> list[tuple[VisionRow, Arm, Arm, Shape]]:
     """The cells of a table; of the second reduction the smoke profile trains our own row only."""
     own_only = profile == "smoke" and table != "vision_rows"
-    return [cell for cell in vision_cells(REDUCTIONS[table]) if not own_only or cell[0].name == "vit-own"]
+    return [cell for cell in vision_cells(REDUCTIONS[table]) if not own_only or cell[0].name == OWN]
 
 
 def _vision_tuning(profile: str, table: str, money: Budget) -> list[PlannedRun]:
@@ -96,7 +158,7 @@ def _conditioning(profile: str) -> list[PlannedRun]:
         ("fixed-head-dim", "noise"),
         ("fixed-d-model", "images"),
     )
-    rows = [row for row in VISION_ROWS if profile != "smoke" or row.name == "vit-own"]
+    rows = [row for row in VISION_ROWS if profile != "smoke" or row.name == OWN]
     return [run for regime, inputs in kinds for row in rows for run in _head_sweep(profile, row, regime, inputs)]
 
 

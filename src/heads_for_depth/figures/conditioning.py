@@ -64,7 +64,7 @@ def _kappa_legend(figure: Figure, first: Axes, any_infinite: bool) -> None:
 
 def _kappa_panel(axes: Axes, panel: KappaPanel) -> None:
     axes.axvspan(*panel.used, color=ORANGE, alpha=0.35, linewidth=0)
-    lowest, middle, highest = (_gaps(ends) for ends in (panel.lowest, panel.median, panel.highest))
+    lowest, middle, highest = (gaps(ends) for ends in (panel.lowest, panel.median, panel.highest))
     axes.fill_between(panel.heads, lowest, highest, color=BLUE, alpha=0.2, linewidth=0)
     axes.plot(panel.heads, middle, color=BLUE, marker="o", markersize=4)
     infinite = [heads for heads, kappa in zip(panel.heads, panel.median, strict=True) if isinf(kappa)]
@@ -81,7 +81,7 @@ def _kappa_panel(axes: Axes, panel: KappaPanel) -> None:
     axes.minorticks_off()
 
 
-def _gaps(values: Sequence[float]) -> list[float]:
+def gaps(values: Sequence[float]) -> list[float]:
     """The values with a gap for every infinity, which interrupts a line."""
     return [nan if isinf(value) else value for value in values]
 

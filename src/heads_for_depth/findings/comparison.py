@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heads_for_depth.errors import BadInput
-from heads_for_depth.experiments import EXPERIMENTS, TUNING
+from heads_for_depth.experiments import EXPERIMENTS, REDUCTIONS
 from heads_for_depth.findings.vision import Cell, RowFinding, vision_findings
 from heads_for_depth.records import Record
 from heads_for_depth.statistics import Difference, holm, welch_difference
@@ -146,7 +146,7 @@ def _side(results: Path, profile: str, found: Sequence[Record]) -> Side:
 def _row_pairs(found_a: Sequence[Record], found_b: Sequence[Record], profile_a: str, profile_b: str) -> list[RowPair]:
     """The rows of every table that both profiles plan."""
     pairs = []
-    for table in TUNING:
+    for table in REDUCTIONS:
         others = {finding.row.name: finding for finding in _findings(found_b, profile_b, table)}
         for finding in _findings(found_a, profile_a, table):
             if finding.row.name in others:

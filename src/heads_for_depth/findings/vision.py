@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from heads_for_depth.conditioning.layers import is_main, layer_rows, upper_median
+from heads_for_depth.conditioning.layers import main_median, upper_median
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import ARMS, VISION_ROWS, Arm, PlannedRun, VisionRow, plan
 from heads_for_depth.recipes import budget
@@ -147,14 +147,9 @@ def _curve(record: Record) -> tuple[tuple[float, float], ...]:
 
 
 def _layer_median(kappa: Mapping[str, Any], family: str) -> float:
-    """Median over the layers of κ of the concatenated heads, in the attention that the reshape changes.
-
-    In DaViT that is the channel attention of the third stage: at reduced scale its map is smaller than a window, and
-    padded windows are rank-deficient by construction.
-    """
-    layers = [row for row in layer_rows(kappa) if row["object"] == "concatenated"]
-    main = [row for row in layers if is_main(row, family, davit_kind="channels")]
-    return upper_median([float(row["condition_number"]) for row in main])
+    found = main_median(kappa, family)
+    assert found is not None, f"a {family} has attention"
+    return found
 
 
 def _comparison(row: VisionRow, cells: Mapping[CellKey, Cell]) -> Comparison:

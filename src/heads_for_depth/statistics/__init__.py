@@ -18,11 +18,18 @@ from heads_for_depth.statistics.differences import (
     smallest_margin,
     welch_difference,
 )
+from heads_for_depth.statistics.partial_rank import (
+    Correlation,
+    clustered_correlation,
+    partial_rank_correlation,
+    within_groups_rank_correlation,
+)
 from heads_for_depth.statistics.resampling import bca_interval, holm, inferior_by_rank_p, sign_flip_p
 from heads_for_depth.statistics.spread import Spread, pooled_sd, seed_standard_deviation, test_set_sampling_error
 
 __all__ = [
     "Array",
+    "Correlation",
     "Difference",
     "Interval",
     "Method",
@@ -30,15 +37,18 @@ __all__ = [
     "Seeds",
     "Spread",
     "bca_interval",
+    "clustered_correlation",
     "compare",
     "holm",
     "inferior_by_rank_p",
     "non_inferiority",
     "paired_difference",
+    "partial_rank_correlation",
     "pooled_sd",
     "seed_standard_deviation",
     "sign_flip_p",
     "smallest_margin",
     "test_set_sampling_error",
     "welch_difference",
+    "within_groups_rank_correlation",
 ]

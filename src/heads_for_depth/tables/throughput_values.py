@@ -27,9 +27,12 @@ def shown(lines: Sequence[Line]) -> list[Line]:
 
 
 def beside(lines: Sequence[Line], mode: str) -> list[Line]:
-    """The lines of the same machine in another mode."""
-    machines = {line.machine for line in shown(lines)}
-    return chosen(lines, lambda line: line.machine in machines and line.mode == mode)
+    """The lines of the same machine in another mode, or of the machine that has the most in it where that has none."""
+    found = chosen(lines, lambda line: line.mode == mode)
+    own = {line.machine for line in shown(lines)}
+    machines = sorted({line.machine for line in found} & own or {line.machine for line in found})
+    most = max(machines, key=lambda machine: sum(line.machine == machine for line in found), default=None)
+    return chosen(found, lambda line: line.machine == most)
 
 
 def glued(lines: Sequence[Line]) -> dict[str, str]:
@@ -152,7 +155,14 @@ def _slower(one: Comparison, factor: float) -> bool:
 
 
 def _compiled(eager: Sequence[Line], compiled: Sequence[Line]) -> str:
-    """What torch.compile changes."""
+    """What torch.compile changes; on a machine that measured no eager model, what the reshapes save there."""
+    if compiled and compiled[0].machine not in {line.machine for line in eager}:
+        return (
+            f"Compiled models were measured on another machine ({compiled[0].machine}), before and after in turns as "
+            f"above; of a training step's time the reshapes save {_range(compiled, 'training')} there, of the latency "
+            f"{_range(compiled, 'latency')}. How much faster compiled models are than eager ones, no machine has "
+            "measured."
+        )
     by_name = {(line.series, line.subject): line for line in eager}
     gains = []
     for line in chosen(compiled, lambda line: line.kind == "row"):
@@ -161,7 +171,7 @@ def _compiled(eager: Sequence[Line], compiled: Sequence[Line]) -> str:
         if mine is not None and other is not None:
             gains.append(other.median / mine.median)
     if not gains:
-        return "Compiled models have not been measured on this machine."
+        return "Compiled models have not been measured."
     return (
         f"Compiled, a training step of the {len(gains)} shapes measured runs at {min(gains):.2f} to {max(gains):.2f} "
         "times the speed of the eager one, which was measured in another run; of a training step's time the reshapes "

@@ -32,6 +32,7 @@ def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
     counts = [str(f.verdict.verdict) for f in findings if f.row.published]
     values |= {f"vision.count.{name.replace(' ', '_')}": str(counts.count(name)) for name in ReducedScaleVerdict}
     values |= {"vision.rows": str(len(counts)), "vision.runs": str(_runs(findings))}
+    values["vision.answer"] = answer(findings)
     values["vision.n"] = _span([f.verdict.n for f in findings])
     hours = sum(c.train_seconds for f in findings for c in f.cells.values()) / 3600
     measured = {
@@ -42,6 +43,24 @@ def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
     }
     values |= {key: NONE if number is None else f"{number:.2f}" for key, number in measured.items()}
     return values | protocol(budget)
+
+
+def answer(findings: Sequence[RowFinding]) -> str:
+    """How many published rows read which verdict, and where too few seeds leave it open."""
+    counts = [f.verdict.verdict for f in findings if f.row.published]
+    words = (ReducedScaleVerdict.NOT_REPRODUCED, ReducedScaleVerdict.INCONCLUSIVE)
+    told = [
+        f"{counts.count(ReducedScaleVerdict.REPRODUCED)} of {len(counts)} published rows read "
+        f"“{ReducedScaleVerdict.REPRODUCED}”",
+        *(f"{counts.count(word)} “{word}”" for word in words),
+    ]
+    few = [f for f in findings if f.verdict.n < f.verdict.declared_n]
+    if not few:
+        return f"{', '.join(told)}."
+    return (
+        f"{', '.join(told)}. A verdict needs {few[0].verdict.declared_n} seeds in both arms; {len(few)} of "
+        f"{len(findings)} rows, our own among them, have fewer, so the question is open there."
+    )
 
 
 def glued_second(findings: Sequence[RowFinding]) -> dict[str, str]:

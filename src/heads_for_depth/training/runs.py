@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from heads_for_depth import provenance
 from heads_for_depth.attention_lanes import use_lanes
-from heads_for_depth.conditioning import measure
+from heads_for_depth.conditioning import kappa_table, observe, premise_table
 from heads_for_depth.datasets import Split, as_input, fashion_mnist
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import TUNING, PlannedRun
+from heads_for_depth.interventions import intervene
 from heads_for_depth.models import build
 from heads_for_depth.recipes import Recipe
 from heads_for_depth.records import SCHEMA, Record
@@ -95,7 +96,7 @@ def initial_model(run: PlannedRun) -> nn.Module:
     """The untrained model of a run on the CPU: on one machine equal seeds give bit-equal weights for equal shapes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
-        model = build(run.shape)
+        model = intervene(build(run.shape), run.intervention)
     counted = sum(p.numel() for p in model.parameters())
     if counted != run.parameters:
         raise BadInput("parameters", counted, f"the plan of {run.run_id} says {run.parameters}")
@@ -104,7 +105,17 @@ def initial_model(run: PlannedRun) -> nn.Module:
 
 def _measure_initial(run: PlannedRun, device: str, record: Record) -> None:
     model = initial_model(run).to(device)
-    record["kappa"]["initial"] = measure(model, _kappa_inputs(run).to(device))
+    _note(record, "initial", model, _kappa_inputs(run).to(device), run)
+
+
+def _note(
+    record: Record, when: str, model: nn.Module, inputs: Tensor, run: PlannedRun, jacobians: bool = False
+) -> None:
+    """κ of a model as it is now, and the premises of the theorem where the run asks for them."""
+    seen = observe(model, inputs)
+    record["kappa"][when] = kappa_table(seen, jacobians)
+    if run.premises:
+        record.setdefault("premises", {})[when] = premise_table(seen)
 
 
 def _kappa_inputs(run: PlannedRun) -> Tensor:
@@ -125,10 +136,10 @@ def _train(run: PlannedRun, device: str, record: Record, folder: Path | None, at
         train, validation, test = splits_of(recipe)
         record["provenance"] |= _choose_attention(loop, train, attention)
         if not _continue(loop, record, folder) and is_tabled(run):
-            record["kappa"]["initial"] = kappa_while_training(loop, validation)
-        _train_epochs(loop, record, folder, train, validation)
+            note_kappa(record, "initial", loop, validation, run)
+        _train_epochs(loop, record, folder, (train, validation), run)
         if is_tabled(run):
-            record["kappa"]["final"] = kappa_while_training(loop, validation)
+            note_kappa(record, "final", loop, validation, run)
             record["metrics"] |= loop.evaluate(test, "test")
 
 
@@ -140,12 +151,17 @@ def _choose_attention(loop: TrainingLoop, train: Split, attention: Attention) ->
     return {"attention": chosen.kernel, "attention_layers": chosen.as_dict()}
 
 
-def _train_epochs(loop: TrainingLoop, record: Record, folder: Path | None, train: Split, validation: Split) -> None:
+def _train_epochs(
+    loop: TrainingLoop, record: Record, folder: Path | None, splits: tuple[Split, Split], run: PlannedRun
+) -> None:
     """The epochs that are left, a checkpoint after each but the last."""
+    train, validation = splits
     started = time.perf_counter() - record["seconds"].get("before", 0.0)
     epochs: list[dict[str, float]] = record["metrics"].setdefault("epochs", [])
     for epoch in range(len(epochs), loop.recipe.epochs):
         epochs.append(loop.epoch(train, epoch) | loop.evaluate(validation, "validation"))
+        if (when := kappa_time(run, loop.recipe, epoch + 1)) is not None:
+            note_kappa(record, when, loop, validation, run)
         if folder is not None and epoch + 1 < loop.recipe.epochs:
             spent = {"before": round(time.perf_counter() - started, 3)}
             checkpoints.save(folder, record | {"seconds": record["seconds"] | spent}, loop.state())
@@ -159,7 +175,9 @@ def _continue(loop: TrainingLoop, record: Record, folder: Path | None) -> bool:
         return False
     interrupted, state = found
     loop.restore(state)
-    record.update({name: interrupted[name] for name in ("metrics", "kappa", "seconds")})
+    record.update(
+        {name: interrupted[name] for name in ("metrics", "kappa", "premises", "seconds") if name in interrupted}
+    )
     record["seconds"]["resumed"] = record["seconds"].get("resumed", 0) + 1
     return True
 
@@ -191,6 +209,20 @@ def complete_recipe(run: PlannedRun) -> Recipe:
     return run.recipe
 
 
-def kappa_while_training(loop: TrainingLoop, validation: Split) -> dict[str, Any]:
-    """κ on validation images; the Jacobians, which cost the most, for the first seed only."""
-    return measure(loop.model, loop.inputs(validation.images[:KAPPA_INPUTS]), jacobians=loop.seed == 0)
+def kappa_time(run: PlannedRun, recipe: Recipe, done: int) -> str | None:
+    """Name under which κ is noted after so many epochs, or None; the last epoch is noted as `final` by itself."""
+    if done >= recipe.epochs or not is_tabled(run):
+        return None
+    if run.kappa_times == "middle" and done == (recipe.epochs + 1) // 2:
+        return "middle"
+    return f"epoch-{done}" if run.kappa_times == "epochs" else None
+
+
+def note_kappa(record: Record, when: str, loop: TrainingLoop, validation: Split, run: PlannedRun) -> None:
+    """κ on validation images; the Jacobians, which cost the most, for the first seed only.
+
+    A spectral shift is a constant to the gradient, so that a Jacobian would lack its part; it is left out there.
+    """
+    inputs = loop.inputs(validation.images[:KAPPA_INPUTS])
+    exact = run.intervention != "spectral-shift"
+    _note(record, when, loop.model, inputs, run, jacobians=exact and loop.seed == 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,8 +29,9 @@ from heads_for_depth.training.runs import (
     failures_as_status,
     initial_model,
     is_tabled,
-    kappa_while_training,
+    kappa_time,
     note_epochs,
+    note_kappa,
     splits_of,
 )
 from heads_for_depth.training.schedule import decayed_names, learning_rate
@@ -66,6 +67,8 @@ def _train(runs: Sequence[PlannedRun], device: str, found: Sequence[Record]) -> 
         for record, loss, measured in zip(found, losses, batch.evaluate(validation, "validation"), strict=True):
             line = {"train_loss": loss} | clocks | measured
             record["metrics"].setdefault("epochs", []).append(line)
+        if (when := kappa_time(runs[0], recipe, epoch + 1)) is not None:
+            _note_kappa(batch, validation, found, when)
     tested = batch.evaluate(test, "test") if is_tabled(runs[0]) else [{}] * len(runs)
     for record, measured in zip(found, tested, strict=True):
         _close(record, measured)
@@ -76,7 +79,7 @@ def _train(runs: Sequence[PlannedRun], device: str, found: Sequence[Record]) -> 
 def _close(record: Record, test: dict[str, float]) -> None:
     """Final metrics, or the status `diverged` with the epochs up to where a number was still finite."""
     epochs = record["metrics"]["epochs"]
-    finite = [epoch for epoch in epochs if all(math.isfinite(value) for value in epoch.values())]
+    finite = [epoch for epoch in epochs if _finite([epoch])]
     if len(finite) < len(epochs) or not all(math.isfinite(value) for value in test.values()):
         record["status"] = "diverged"
         record["metrics"]["epochs"] = finite
@@ -85,10 +88,14 @@ def _close(record: Record, test: dict[str, float]) -> None:
     note_epochs(record)
 
 
+def _finite(epochs: Sequence[Mapping[str, float]]) -> bool:
+    return all(math.isfinite(value) for epoch in epochs for value in epoch.values())
+
+
 def _note_kappa(batch: SeedBatch, validation: Split, found: Sequence[Record], when: str) -> None:
-    for loop, record in zip(batch.loops(), found, strict=True):
-        if record["status"] == "ok":
-            record["kappa"][when] = kappa_while_training(loop, validation)
+    for loop, record, run in zip(batch.loops(), found, batch.runs, strict=True):
+        if record["status"] == "ok" and _finite(record["metrics"].get("epochs", [])):
+            note_kappa(record, when, loop, validation, run)
 
 
 class SeedBatch:
@@ -110,6 +117,7 @@ class SeedBatch:
             capturable=device == "cuda",
         )  # fmt: skip
         self.graph: _Graph | None = None
+        self.replayed = device == "cuda" and runs[0].intervention != "spectral-shift"  # its SVD cannot be captured
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (seeds, batch, classes) of inputs (seeds, batch, channels, height, width)."""
@@ -148,7 +156,7 @@ class SeedBatch:
         for inputs, labels in self._batches(train, epoch):
             self.rate.fill_(learning_rate(self.recipe, self.step))
             self.step += 1
-            losses.append(self._replay(inputs, labels) if self.device == "cuda" else self.optimize(inputs, labels))
+            losses.append(self._replay(inputs, labels) if self.replayed else self.optimize(inputs, labels))
         means = torch.stack(losses).mean(dim=0).tolist()
         spent = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - started_cpu}
         return means, {name: round(seconds / len(self.runs), 3) for name, seconds in spent.items()}

@@ -102,8 +102,11 @@ def _exactly(quantity: str, here: Value, recorded: Value) -> Check:
 
 
 def _every_number(here: Record, recorded: Record) -> Iterator[Check]:
-    """Every number of the record's metrics and κ but seconds; final accuracy and loss first."""
-    ours, theirs = (dict(_leaves({name: record[name] for name in ("metrics", "kappa")})) for record in (here, recorded))
+    """Every number of the record's metrics, κ and premises but seconds; final accuracy and loss first."""
+    measured = ("metrics", "kappa", "premises")
+    ours, theirs = (
+        dict(_leaves({name: record[name] for name in measured if name in record})) for record in (here, recorded)
+    )
     first = [f"metrics.{name}" for name in final_metrics(recorded["metrics"])]
     for name in dict.fromkeys([*first, *theirs]):
         yield _exactly(name, ours.get(name), theirs[name])

@@ -12,7 +12,7 @@ import numpy as np
 
 from heads_for_depth import records
 from heads_for_depth.errors import BadInput
-from heads_for_depth.experiments import EXPERIMENTS, TUNING_SEED, PlannedRun, plan
+from heads_for_depth.experiments import EXPERIMENTS, OPTIONS, TUNING_SEED, PlannedRun, plan
 from heads_for_depth.provenance import check_device
 from heads_for_depth.recipes import Recipe, budget
 from heads_for_depth.records import Record
@@ -130,12 +130,16 @@ def _is_declared(recorded: Mapping[str, Any], declared: PlannedRun) -> bool:
     if not _known(recorded["shape"], Shape) or not _known(recorded["recipe"] or {}, Recipe):
         return False
     recipe = _recipe(recorded)
-    if recipe is not None and declared.tuned_by and recipe.learning_rate in budget(declared.profile).learning_rates:
+    rates = budget(declared.profile).learning_rates_of(declared.experiment)
+    if recipe is not None and declared.tuned_by and recipe.learning_rate in rates:
         recipe = replace(recipe, learning_rate=None)
     plain = declared.as_dict()
     others = {name: value for name, value in recorded.items() if name not in ("shape", "recipe")}
     same = Shape.from_dict(recorded["shape"]) == declared.shape and recipe == declared.recipe
-    return same and all(plain.get(name) == value for name, value in others.items())
+    options = {name: plain[name] for name in OPTIONS if name in plain}
+    return (
+        same and all(plain.get(name) == value for name, value in others.items()) and options.items() <= others.items()
+    )
 
 
 def _known(values: Mapping[str, Any], kind: type[Shape] | type[Recipe]) -> bool:

@@ -96,7 +96,7 @@ def seed_noise(results: Path, record: Record) -> Margins:
     if own := _spread(records.load(results, profile, experiment), _last):
         return own
     epochs = record["plan"]["recipe"]["epochs"] if record["plan"]["recipe"] else 1
-    tables = {tuning: table for table, tuning in TUNING.items()}
+    tables = {tuning: table for table, tuning in reversed(TUNING.items())}  # the first table that a tuning serves
     names = dict.fromkeys((tables.get(experiment, NOISE_EXPERIMENT), NOISE_EXPERIMENT))
     places = [(results, profile, name) for name in names]
     for place in [*places, (paths.RESULTS, "cpu", NOISE_EXPERIMENT)]:

@@ -1,0 +1,111 @@
+"""How two quantities go together over many runs once others are held fixed: partial rank correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from heads_for_depth.errors import BadInput
+from heads_for_depth.statistics.arms import Array, Interval, Seeds, check_confidence, checked_arm
+
+NO_VARIATION = 1e-9
+"""Residuals whose spread is a smaller part of their ranks' are rounding: what is held fixed explains them wholly."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correlation:
+    """A rank correlation, −1 to 1, with its interval; NaN where one of the two does not vary."""
+
+    value: float
+    interval: Interval
+    runs: int
+    clusters: int
+    """Groups that the bootstrap resamples whole."""
+
+
+def partial_rank_correlation(x: Seeds, y: Seeds, given: Sequence[Seeds] = ()) -> float:
+    """Spearman's correlation of x and y given other quantities: Pearson's of what is left of the ranks.
+
+    Every quantity is ranked (ties share their mean rank) and regressed linearly on the ranks of `given`, which may
+    depend on one another. NaN where nothing is left of x or y.
+    """
+    first, second = (rankdata(checked_arm(values, name)) for name, values in (("x", x), ("y", y)))
+    fixed = [rankdata(checked_arm(values, f"given {place}")) for place, values in enumerate(given, start=1)]
+    if {len(first)} != {len(values) for values in (second, *fixed)}:
+        raise BadInput("y", f"{len(second)} values", f"give one value per run, {len(first)} of every quantity")
+    design = np.column_stack([np.ones_like(first), *fixed])
+    return _pearson(_residuals(first, design), _residuals(second, design), len(first))
+
+
+def within_groups_rank_correlation(x: Seeds, y: Seeds, groups: Sequence[Hashable]) -> float:
+    """Spearman's correlation within groups: ranks over all runs, each group's mean rank taken off.
+
+    NaN where no group has runs that differ.
+    """
+    first, second = (rankdata(checked_arm(values, name)) for name, values in (("x", x), ("y", y)))
+    names = {name: place for place, name in enumerate(dict.fromkeys(groups))}
+    index = np.array([names[name] for name in groups])
+    return _pearson(_centred(first, index), _centred(second, index), len(first))
+
+
+def _centred(ranks: Array, index: NDArray[np.int_]) -> Array:
+    """Ranks with the mean of their group taken off."""
+    return ranks - (np.bincount(index, ranks) / np.bincount(index))[index]
+
+
+def _residuals(ranks: Array, design: Array) -> Array:
+    return ranks - design @ np.linalg.lstsq(design, ranks, rcond=None)[0]
+
+
+def _pearson(x: Array, y: Array, runs: int) -> float:
+    lengths = float(np.linalg.norm(x)), float(np.linalg.norm(y))
+    if min(lengths) <= NO_VARIATION * runs**1.5:
+        return float("nan")
+    return float(np.clip(x @ y / (lengths[0] * lengths[1]), -1.0, 1.0))
+
+
+def clustered_correlation(
+    x: Seeds,
+    y: Seeds,
+    groups: Sequence[Hashable],
+    generator: np.random.Generator,
+    *,
+    given: Sequence[Seeds] | None = None,
+    confidence: float = 0.95,
+    resamples: int = 1999,
+) -> Correlation:
+    """A rank correlation with a percentile bootstrap interval that resamples whole groups of runs.
+
+    `given` holds other quantities fixed; without it the correlation is the one within groups. Runs of one group share
+    their design, so the group is the unit. Unbounded below three groups.
+    """
+    check_confidence(confidence)
+    columns = [np.asarray(values, dtype=np.float64) for values in (x, y, *(given or ()))]
+    members = {name: [i for i, other in enumerate(groups) if other == name] for name in dict.fromkeys(groups)}
+
+    def correlation(chosen: Sequence[Hashable]) -> float:
+        index = [i for name in chosen for i in members[name]]
+        labels = [place for place, name in enumerate(chosen) for _ in members[name]]
+        one, other, *fixed = (column[index] for column in columns)
+        if given is None:
+            return within_groups_rank_correlation(one, other, labels)
+        return partial_rank_correlation(one, other, fixed)
+
+    names = list(members)
+    drawn = [generator.integers(len(names), size=len(names)) for _ in range(resamples if len(names) > 2 else 0)]
+    found = np.array([correlation([names[i] for i in draw]) for draw in drawn])
+    return Correlation(
+        value=correlation(names), interval=_percentiles(found, confidence), runs=len(columns[0]), clusters=len(names)
+    )
+
+
+def _percentiles(values: Array, confidence: float) -> Interval:
+    finite = values[np.isfinite(values)]
+    if len(finite) == 0:
+        return Interval(lower=-1.0, upper=1.0, confidence=confidence)
+    lower, upper = np.quantile(finite, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(lower=float(lower), upper=float(upper), confidence=confidence)

@@ -1,0 +1,202 @@
+"""Tables and sentences of the causal test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp
+
+import pandas as pd
+
+from heads_for_depth.experiments.cause_grid import DEEP, RATE_ROW, RESHAPE, SHALLOW
+from heads_for_depth.findings.cause import AgainstFinding, ArmFinding, KappaCorrelation
+from heads_for_depth.findings.map_cells import CellKey, MapCell
+from heads_for_depth.statistics import Correlation, Difference
+from heads_for_depth.tables.formatting import NONE as NO_NUMBER
+from heads_for_depth.tables.formatting import signed, signed_percent
+from heads_for_depth.tables.throughput import one_line_at_least
+from heads_for_depth.tables.vision import NONE, kappa, mean_and_spread, with_interval
+from heads_for_depth.verdicts import CauseDecision
+
+ARM_TITLES = {
+    "spectral-shift": "spectral shift",
+    "orthogonal-init": "orthogonal start",
+    "head-norm": "head-output norm",
+    "ill-conditioned-init": "ill-conditioned start",
+    "wide-mlp": "wider MLP",
+    "res-post-norm": "norms after",
+}
+SHAPE_TITLES = {DEEP: "deep", SHALLOW: "shallow", RESHAPE: "reshape"}
+NOT_YET = "No run of it is recorded yet."
+
+
+def arm_title(cell: MapCell) -> str:
+    """An arm by its shape and its change."""
+    shape = SHAPE_TITLES.get((cell.depth, cell.heads), f"depth {cell.depth}, heads {cell.heads}")
+    return f"{shape}, {ARM_TITLES[cell.row]}" if cell.row in ARM_TITLES else shape
+
+
+def moved_kappa(findings: Sequence[ArmFinding]) -> pd.DataFrame:
+    """One line per arm: κ with the change over κ without, at three times, and whether it moved as intended."""
+    return one_line_at_least([_kappa_line(finding) for finding in findings], ["arm"])
+
+
+def _kappa_line(finding: ArmFinding) -> dict[str, str]:
+    times = {"start": "initial", "middle": "middle", "end": "final"}
+    return (
+        {"arm": arm_title(finding.cell), "meant to": finding.intended or "control"}
+        | {f"κ ×, {name}": kappa_ratio(finding.log_kappa.get(time)) for name, time in times.items()}
+        | {"moved as intended": _moved_word(finding)}
+        | {"n": str(len(finding.cell.runs))}
+    )
+
+
+def _moved_word(finding: ArmFinding) -> str:
+    if finding.moved is None:
+        return "control"
+    return NONE if "middle" not in finding.log_kappa else "yes" if finding.moved else "no"
+
+
+def kappa_ratio(log_kappa: Difference | None) -> str:
+    """A ratio of two κ with its two-sided 95 % interval, from the difference of their logarithms."""
+    if log_kappa is None:
+        return NONE
+    ends = log_kappa.interval(0.95)
+    return f"{_ratio(log_kappa.difference)} [{_ratio(ends.lower)}, {_ratio(ends.upper)}]"
+
+
+def _ratio(logarithm: float) -> str:
+    if logarithm > 500:
+        return "inf"
+    return kappa(exp(logarithm)) if logarithm > -7 else f"{exp(logarithm):.1e}"
+
+
+def accuracies(findings: Sequence[ArmFinding], deep: MapCell | None) -> pd.DataFrame:
+    """One line per arm: accuracy, and the difference to the same shape without the change."""
+    return one_line_at_least([_accuracy_line(finding, deep) for finding in findings], ["arm"])
+
+
+def _accuracy_line(finding: ArmFinding, deep: MapCell | None) -> dict[str, str]:
+    cell = finding.cell
+    saving = NONE if deep is None else signed_percent(cell.parameters / deep.parameters - 1)
+    return {
+        "arm": arm_title(finding.cell),
+        "test accuracy": mean_and_spread(cell.accuracy),
+        "against the same shape without [95 %]": with_interval(finding.accuracy),
+        "read": "no, κ not moved as intended" if finding.moved is False and cell.runs else "yes" if cell.runs else NONE,
+        "parameters against deep": saving,
+        "failed": str(cell.failed),
+        "n": str(len(cell.runs) + cell.failed),
+    }
+
+
+def rates(arms: Mapping[CellKey, MapCell]) -> pd.DataFrame:
+    """One line per learning rate, one column per shape."""
+    swept = [cell for key, cell in arms.items() if key[0].startswith(RATE_ROW)]
+    lines: dict[float, dict[str, str]] = {}
+    for cell in swept:
+        rate = float(cell.row.removeprefix(RATE_ROW))
+        shape = SHAPE_TITLES.get((cell.depth, cell.heads), f"depth {cell.depth}, heads {cell.heads}")
+        line = lines.setdefault(rate, {"learning rate": f"{rate:g}"})
+        line[shape] = mean_and_spread(cell.accuracy)
+        line["n"] = str(min(int(line.get("n", "99")), len(cell.runs) + cell.failed))
+    return one_line_at_least([lines[rate] for rate in sorted(lines)], ["learning rate"])
+
+
+def correlations(found: Sequence[KappaCorrelation]) -> pd.DataFrame:
+    """One line per time and set of fixed quantities."""
+    return pd.DataFrame(
+        [
+            {
+                "κ": {"initial": "before training", "middle": "after the middle epoch"}[one.time],
+                "given": one.given,
+                "rank correlation with test loss [95 %]": correlation(one.correlation),
+                "runs": NONE if one.correlation is None else str(one.correlation.runs),
+                "cells": NONE if one.correlation is None else str(one.correlation.clusters),
+            }
+            for one in found
+        ]
+    )
+
+
+def correlation(found: Correlation | None) -> str:
+    """A correlation with its interval."""
+    if found is None or found.value != found.value:
+        return NONE
+    ends = found.interval
+    return f"{signed(found.value, 2)} [{signed(ends.lower, 2)}, {signed(ends.upper, 2)}]"
+
+
+def compared(found: Sequence[AgainstFinding], decision: CauseDecision) -> pd.DataFrame:
+    """What the verdict compares: differences against the three plain shapes, and the p-values of the rule."""
+    return one_line_at_least([_compared_line(one, decision) for one in found], ["arm"])
+
+
+def _compared_line(one: AgainstFinding, decision: CauseDecision) -> dict[str, str]:
+    name = one.cell.row
+    tests = {"worse than deep by δ": decision.holds_p, "no better than shallow": decision.gains_p,
+             "no worse than the reshape": decision.short_p}  # fmt: skip
+    return (
+        {"arm": arm_title(one.cell)}
+        | {f"against {other} [95 %]": with_interval(difference) for other, difference in one.against.items()}
+        | {f"p, {words}": f"{p[name]:.3f}" if name in p else NO_NUMBER for words, p in tests.items()}
+        | {"n": str(len(one.cell.runs))}
+    )
+
+
+def glued(
+    findings: Sequence[ArmFinding], decision: CauseDecision, found: Sequence[KappaCorrelation],
+    against: Sequence[AgainstFinding],
+) -> dict[str, str]:  # fmt: skip
+    """Every sentence and number that the chapters quote."""
+    return {
+        "cause.verdict": str(decision.verdict),
+        "cause.reason": decision.reason,
+        "cause.evidence": _evidence(against),
+        "cause.moved": _moved(findings),
+        "cause.gains": _gains(findings),
+        "cause.correlation": _correlations(found),
+    }
+
+
+def _evidence(against: Sequence[AgainstFinding]) -> str:
+    """The differences that the verdict rests on."""
+    parts = [
+        f"{arm_title(one.cell)} against {other} {with_interval(difference)} points (n = {len(one.cell.runs)})"
+        for one in against
+        for other, difference in one.against.items()
+        if difference is not None
+    ]
+    return f"Two-sided 95 % Welch: {'; '.join(parts)}." if parts else NOT_YET
+
+
+def _moved(findings: Sequence[ArmFinding]) -> str:
+    parts = [
+        f"{arm_title(finding.cell)}: κ × {kappa_ratio(finding.log_kappa['middle'])} (n = {len(finding.cell.runs)}), "
+        f"{'as intended' if finding.moved else 'not as intended'}"
+        for finding in findings
+        if finding.intended and "middle" in finding.log_kappa
+    ]
+    return "; ".join(parts) + "." if parts else NOT_YET
+
+
+def _gains(findings: Sequence[ArmFinding]) -> str:
+    """Accuracy of the interventions that moved κ, and of no other."""
+    known = [finding for finding in findings if finding.intended and "middle" in finding.log_kappa]
+    parts = [
+        f"{arm_title(finding.cell)}: {with_interval(finding.accuracy)} points (n = {len(finding.cell.runs)})"
+        for finding in known
+        if finding.moved
+    ]
+    if parts:
+        return "; ".join(parts) + "."
+    return "No intervention moved κ as intended." if known else NOT_YET
+
+
+def _correlations(found: Sequence[KappaCorrelation]) -> str:
+    parts = [
+        f"κ {'before training' if one.time == 'initial' else 'after the middle epoch'} given {one.given}: "
+        f"{correlation(one.correlation)} ({one.correlation.runs} runs of {one.correlation.clusters} cells)"
+        for one in found
+        if one.correlation is not None
+    ]
+    return "; ".join(parts) + "." if parts else NOT_YET
