@@ -238,10 +238,15 @@ def test_head_counts_of_a_staged_family_keep_the_proportions_of_the_stages():
 
 
 def test_a_smoke_plan_is_small_and_covers_every_experiment():
-    """48 and 24: six rows, four cells, two rates and one seed; of the second reduction one row."""
+    """48 and 24: six rows, four cells, two rates and one seed; of the second reduction and through training one row.
+
+    The map has two depths and two head counts, two of these cells once more at twice the epochs; the edge three sweeps
+    of two head counts; the cause six arms and two learning rates; the premises three shapes.
+    """
     assert Counter(run.experiment for run in plan("smoke")) == {
         "vision_tuning": 48, "vision_rows": 24, "vision_tuning_keep_heads": 8, "vision_rows_keep_heads": 4,
-        "conditioning": 6,
+        "conditioning": 6, "premises": 3, "conditioning_training": 4, "map_tuning": 4, "map": 6, "edge_tuning": 6,
+        "edge": 6, "cause_tuning": 6, "cause": 8,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from heads_for_depth.claims import Claim
 from heads_for_depth.experiments import VISION_ROWS
 from heads_for_depth.findings.premises import OBJECTS, PremiseLine, TrainingPath
-from heads_for_depth.tables.formatting import MISSING, change, two_digits
+from heads_for_depth.tables.formatting import MISSING, change, stages, two_digits
 from heads_for_depth.tables.formatting import NONE as NO_NUMBER
 from heads_for_depth.tables.throughput import one_line_at_least
 from heads_for_depth.tables.vision import NONE, kappa
@@ -24,16 +24,19 @@ SAME_AS = {"vit-b": "vit-own", "deit-b": "vit-own", "deit-l": "vit-l"}
 def theorem(lines: Sequence[PremiseLine], claims: Sequence[Claim], inputs: str = "noise") -> pd.DataFrame:
     """One line per published row: N, D, D/N, the prediction before and after, and κ before and after."""
     found = {(line.row, line.side): line for line in lines if line.inputs == inputs}
-    rows = [_theorem_line(claim.title, SAME_AS.get(claim.row, claim.row), found) for claim in claims]
+    rows = [
+        _theorem_line(claim.title, SAME_AS.get(claim.row, claim.row), found, stages(claim.d_model)) for claim in claims
+    ]
     after_known = {claim.title for claim in claims if claim.status != "confounded"} | {TITLES["vit-own"]}
-    rows.append(_theorem_line(TITLES["vit-own"], "vit-own", found))
+    rows.append(_theorem_line(TITLES["vit-own"], "vit-own", found, MISSING))
     return one_line_at_least([_known(line, line["row"] in after_known) for line in rows], ["row"])
 
 
-def _theorem_line(title: str, row: str, found: Mapping[tuple[str, str], PremiseLine]) -> dict[str, str]:
+def _theorem_line(title: str, row: str, found: Mapping[tuple[str, str], PremiseLine], d_model: str) -> dict[str, str]:
+    """`d_model` as the claim has it, for a row whose shape this report does not measure."""
     before, after = found.get((row, "before")), found.get((row, "after"))
     if before is None:
-        return {"row": title} | dict.fromkeys(("N", "D", "D/N", *BOTH_SIDES), NONE)
+        return {"row": title, "N": NONE, "D": d_model} | dict.fromkeys(("D/N", *BOTH_SIDES), NONE)
     sides = [before] if after is None else [before, after]
     return {
         "row": title,
