@@ -9,7 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from heads_for_depth.figures.style import BLUE, COLOURS, INK, LINES, MARKERS, MUTED, WIDTH_INCHES, styled
+from heads_for_depth.figures.style import (
+    BLUE,
+    COLOURS,
+    INK,
+    LINES,
+    MARKERS,
+    MUTED,
+    WIDTH_INCHES,
+    nothing_recorded,
+    styled,
+)
 from heads_for_depth.findings.cause_data import ArmLine, Ends, RateLine, ScatterPoint
 
 COLOUR_MAP = "cividis"
@@ -21,6 +31,8 @@ def interventions(lines: Sequence[ArmLine]) -> Figure:
 
     An arm whose κ did not move as intended is drawn open, since its accuracy is not read.
     """
+    if not lines:
+        return nothing_recorded()
     figure = Figure(figsize=(WIDTH_INCHES, 1.5 + 0.36 * max(2, len(lines))))
     left, right = figure.subplots(1, 2, sharey=True)
     for place, line in enumerate(lines):
@@ -30,7 +42,7 @@ def interventions(lines: Sequence[ArmLine]) -> Figure:
     left.axvline(1, color=INK, linewidth=0.9)
     right.axvline(0, color=INK, linewidth=0.9)
     left.set_yticks(range(len(lines)), [line.label for line in lines], fontsize=9)
-    left.set_ylim(max(1, len(lines)) - 0.5, -0.5)
+    left.set_ylim(len(lines) - 0.5, -0.5)
     for axes, title in ((left, "κ, with over without"), (right, "accuracy (points)")):
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
@@ -54,6 +66,8 @@ def _interval(axes: Axes, place: int, ends: Ends | None, *, filled: bool) -> Non
 @styled
 def learning_rates(lines: Sequence[RateLine]) -> Figure:
     """Mean test accuracy with the range of seeds against the peak learning rate, one line per shape."""
+    if not lines:
+        return nothing_recorded()
     figure = Figure(figsize=(WIDTH_INCHES, 3.4))
     axes = figure.subplots()
     for index, line in enumerate(lines):
@@ -66,16 +80,17 @@ def learning_rates(lines: Sequence[RateLine]) -> Figure:
     axes.minorticks_off()
     axes.set_xlabel("peak learning rate")
     axes.set_ylabel("test accuracy (%)")
-    if lines:
-        figure.legend(loc="outside upper left", labelcolor=MUTED)
+    figure.legend(loc="outside upper left", labelcolor=MUTED)
     return figure
 
 
 @styled
 def kappa_against_loss(panels: Mapping[str, Sequence[ScatterPoint]]) -> Figure:
     """Every run of the map: κ on a logarithmic axis against final test loss, coloured and marked by depth."""
-    figure = Figure(figsize=(WIDTH_INCHES, 1.0 + 2.4 * max(1, len(panels))))
-    grid = figure.subplots(max(1, len(panels)), 1, squeeze=False)[:, 0]
+    if not any(panels.values()):
+        return nothing_recorded()
+    figure = Figure(figsize=(WIDTH_INCHES, 1.0 + 2.4 * len(panels)))
+    grid = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
     depths = sorted({point.depth for points in panels.values() for point in points})
     shades = mpl.colormaps[COLOUR_MAP](np.linspace(0, 0.9, max(1, len(depths))))
     marks = (*MARKERS, "X")

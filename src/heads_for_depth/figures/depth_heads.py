@@ -11,7 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from heads_for_depth.figures.style import COLOURS, HAIRLINE, INK, LINES, MARKERS, MUTED, WIDTH_INCHES, styled
+from heads_for_depth.figures.style import (
+    COLOURS,
+    HAIRLINE,
+    INK,
+    LINES,
+    MARKERS,
+    MUTED,
+    WIDTH_INCHES,
+    nothing_recorded,
+    styled,
+)
 from heads_for_depth.findings.exchange import Exchange
 from heads_for_depth.findings.map_data import CostPoint, HeatMap, LossCurve, SweepLine
 
@@ -27,6 +37,8 @@ def heat_map(grid: HeatMap, label: str, digits: int, contours: bool = True) -> F
 
     Where four neighbouring cells are not all recorded, contours have a gap.
     """
+    if not any(map(any, grid.seeds)):
+        return nothing_recorded()
     figure = Figure(figsize=(WIDTH_INCHES, 1.3 + 0.5 * len(grid.depths)))
     axes = figure.subplots()
     values = np.array([[nan if value is None else value for value in line] for line in grid.values], dtype=float)
@@ -76,6 +88,8 @@ def _heat_cell(
 @styled
 def exchange_rates(found: Sequence[Exchange]) -> Figure:
     """Doublings of heads per layer given up, one mark per step in depth; open marks: bounds and what is not reached."""
+    if not found:
+        return nothing_recorded()
     figure = Figure(figsize=(WIDTH_INCHES, 4.2))
     axes = figure.subplots()
     steps = list(dict.fromkeys((one.depth, one.shallower) for one in found))
@@ -112,6 +126,8 @@ def _exchange_line(axes: Axes, found: Sequence[Exchange], index: int, count: int
 @styled
 def accuracy_against_cost(points: Sequence[CostPoint]) -> Figure:
     """Mean test accuracy over core-seconds of training; the front joins what nothing cheaper reaches."""
+    if not points:
+        return nothing_recorded()
     figure = Figure(figsize=(WIDTH_INCHES, 3.8))
     axes = figure.subplots()
     depths = sorted({point.depth for point in points})
@@ -129,18 +145,19 @@ def accuracy_against_cost(points: Sequence[CostPoint]) -> Figure:
     axes.set_xscale("log")
     axes.set_xlabel("core-seconds of training")
     axes.set_ylabel("test accuracy (%)")
-    if points:
-        figure.legend(
-            title="depth", loc="outside upper left", ncols=7, labelcolor=MUTED, columnspacing=0.8, handletextpad=0.1
-        )
+    figure.legend(
+        title="depth", loc="outside upper left", ncols=7, labelcolor=MUTED, columnspacing=0.8, handletextpad=0.1
+    )
     return figure
 
 
 @styled
 def training_losses(panels: Mapping[str, Sequence[LossCurve]]) -> Figure:
     """Mean training loss per epoch, one line per depth; one panel per budget."""
-    figure = Figure(figsize=(WIDTH_INCHES, 1.0 + 2.1 * max(1, len(panels))))
-    grid = figure.subplots(max(1, len(panels)), 1, squeeze=False)[:, 0]
+    if not any(panels.values()):
+        return nothing_recorded()
+    figure = Figure(figsize=(WIDTH_INCHES, 1.0 + 2.1 * len(panels)))
+    grid = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
     depths = sorted({curve.depth for curves in panels.values() for curve in curves})
     for axes, (title, curves) in zip(grid, panels.items(), strict=False):
         for curve in curves:
@@ -162,7 +179,9 @@ def training_losses(panels: Mapping[str, Sequence[LossCurve]]) -> Figure:
 @styled
 def sweeps_over_heads(panels: Mapping[str, Sequence[SweepLine]], titles: Mapping[str, str]) -> Figure:
     """Mean accuracy with the range of seeds against heads, one panel per sweep; a ring marks an edge within it."""
-    rows = max(1, (len(panels) + 1) // 2)
+    if not any(line.heads for lines in panels.values() for line in lines):
+        return nothing_recorded()
+    rows = (len(panels) + 1) // 2
     figure = Figure(figsize=(WIDTH_INCHES, 0.9 + 2.0 * rows))
     grid = figure.subplots(rows, 2, squeeze=False, sharey=True)
     for axes, (name, lines) in zip(grid.flat, panels.items(), strict=False):

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from heads_for_depth.figures.conditioning import gaps
-from heads_for_depth.figures.style import COLOURS, LINES, MARKERS, MUTED, WIDTH_INCHES, styled
+from heads_for_depth.figures.style import COLOURS, LINES, MARKERS, MUTED, WIDTH_INCHES, nothing_recorded, styled
 from heads_for_depth.findings.premises import TrainingPath
 
 CELLS = (("before", "before"), ("before", "after"), ("after", "before"), ("after", "after"))
@@ -18,8 +18,10 @@ LABELS = ("baseline", "more heads", "less depth", "reshape")
 @styled
 def kappa_by_epoch(paths: Sequence[TrainingPath], name: str = "concatenated") -> Figure:
     """One panel per row, one line per cell of its 2 × 2; an infinite κ interrupts a line."""
+    if not paths:
+        return nothing_recorded()
     rows = list(dict.fromkeys(path.title for path in paths))
-    lines = max(1, (len(rows) + 1) // 2)
+    lines = (len(rows) + 1) // 2
     figure = Figure(figsize=(WIDTH_INCHES, 1.1 + 1.85 * lines))
     grid = figure.subplots(lines, 2, squeeze=False)
     for axes, title in zip(grid.flat, rows, strict=False):

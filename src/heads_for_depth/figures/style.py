@@ -59,6 +59,13 @@ STYLE: Any = {
 }
 
 
+def nothing_recorded() -> Figure:
+    """What stands in the place of a figure until its first run is recorded."""
+    figure = Figure(figsize=(WIDTH_INCHES, 0.6))
+    figure.text(0.0, 0.5, "No run of this figure is recorded yet.", va="center", color=MUTED)
+    return figure
+
+
 def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw a figure in this style, whatever the caller's settings are, and leave those as they were."""
 
