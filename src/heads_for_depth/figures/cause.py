@@ -43,7 +43,7 @@ def interventions(lines: Sequence[ArmLine]) -> Figure:
     right.axvline(0, color=INK, linewidth=0.9)
     left.set_yticks(range(len(lines)), [line.label for line in lines], fontsize=9)
     left.set_ylim(len(lines) - 0.5, -0.5)
-    for axes, title in ((left, "κ, with over without"), (right, "accuracy (points)")):
+    for axes, title in ((left, "ratio of κ"), (right, "points")):
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         axes.set_title(title, loc="left", fontsize=9.5)

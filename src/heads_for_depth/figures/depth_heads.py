@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isinf, log2, nan
+from math import isinf, log2, log10, nan
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from heads_for_depth.figures.style import (
     COLOURS,
@@ -27,6 +30,10 @@ from heads_for_depth.findings.map_data import CostPoint, HeatMap, LossCurve, Swe
 
 COLOUR_MAP = "cividis"
 """Even in lightness and the same to every colour vision."""
+SECONDS = [step * 10**power for power in range(-2, 6) for step in (1, 2, 5)]
+"""Where an axis of seconds has its ticks."""
+LABEL_STEP = 0.17
+"""Least distance of two labels on that axis, in powers of ten."""
 DARK_SHARE = 0.55
 """Share of the range below which a cell is dark enough for white digits."""
 
@@ -81,8 +88,10 @@ def _heat_cell(
     share = (value - ends[0]) / (ends[1] - ends[0]) if ends[1] > ends[0] else 1.0
     colour = "white" if share < DARK_SHARE else "black"
     text = "inf" if isinf(value) else f"{value:.{digits}f}"
-    axes.text(column, row + 0.12, text, ha="center", va="center", color=colour, fontsize=9.5)
-    axes.text(column, row - 0.28, f"n {seeds}", ha="center", va="center", color=colour, fontsize=7)
+    behind = [withStroke(linewidth=2.5, foreground=mpl.colormaps[COLOUR_MAP](min(1.0, max(0.0, share))))]
+    look: dict[str, Any] = {"ha": "center", "va": "center", "color": colour, "path_effects": behind, "zorder": 5}
+    axes.text(column, row + 0.12, text, fontsize=9.5, **look)
+    axes.text(column, row - 0.28, f"n {seeds}", fontsize=7, **look)
 
 
 @styled
@@ -139,16 +148,29 @@ def accuracy_against_cost(points: Sequence[CostPoint]) -> Figure:
                   linestyle="none", markersize=5, label=str(depth))  # fmt: skip
     front = [point for point in points if point.on_front]
     axes.plot([p.seconds for p in front], [p.accuracy for p in front], color=INK, linewidth=0.9, zorder=0)
-    for point in front:
+    for point in _apart(front):
         axes.annotate(f"{point.depth}·{point.heads}", (point.seconds, point.accuracy), xytext=(-3, 4),
                       textcoords="offset points", ha="right", fontsize=8, color=MUTED)  # fmt: skip
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick in SECONDS if low <= tick <= high]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set_xlabel("core-seconds of training")
     axes.set_ylabel("test accuracy (%)")
     figure.legend(
         title="depth", loc="outside upper left", ncols=7, labelcolor=MUTED, columnspacing=0.8, handletextpad=0.1
     )
     return figure
+
+
+def _apart(front: Sequence[CostPoint]) -> list[CostPoint]:
+    """The points of the front whose labels do not run into each other: each is half as dear again as the last."""
+    chosen: list[CostPoint] = []
+    for point in front:
+        if not chosen or log10(point.seconds / chosen[-1].seconds) > LABEL_STEP:
+            chosen.append(point)
+    return chosen
 
 
 @styled
@@ -159,19 +181,18 @@ def training_losses(panels: Mapping[str, Sequence[LossCurve]]) -> Figure:
     figure = Figure(figsize=(WIDTH_INCHES, 1.0 + 2.1 * len(panels)))
     grid = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
     depths = sorted({curve.depth for curves in panels.values() for curve in curves})
+    shades = mpl.colormaps[COLOUR_MAP](np.linspace(0, 0.9, len(depths)))
+    looks = {
+        depth: {"color": tuple(shade), "linestyle": LINES[i % len(LINES)], "marker": (*MARKERS, "X")[i % 7]}
+        for i, (depth, shade) in enumerate(zip(depths, shades, strict=True))
+    }
     for axes, (title, curves) in zip(grid, panels.items(), strict=False):
         for curve in curves:
-            index = depths.index(curve.depth)
-            axes.plot(range(1, len(curve.losses) + 1), curve.losses, color=COLOURS[index % len(COLOURS)],
-                      linestyle=LINES[index % len(LINES)], marker=(*MARKERS, "X")[index % 7], markersize=4)  # fmt: skip
+            axes.plot(range(1, len(curve.losses) + 1), curve.losses, markersize=4, **looks[curve.depth])
         axes.set_title(title if curves else f"{title}: not recorded yet", loc="left")
         axes.set_ylabel("training loss (nats)")
     grid[-1].set_xlabel("epoch")
-    handles = [
-        grid[0].plot([], [], color=COLOURS[i % len(COLOURS)], linestyle=LINES[i % len(LINES)],
-                     marker=(*MARKERS, "X")[i % 7], markersize=4)[0]
-        for i in range(len(depths))
-    ]  # fmt: skip
+    handles = [grid[0].plot([], [], markersize=4, **look)[0] for look in looks.values()]
     figure.legend(handles, [str(d) for d in depths], title="depth", loc="outside upper left", ncols=4, labelcolor=MUTED)
     return figure
 
@@ -188,7 +209,10 @@ def sweeps_over_heads(panels: Mapping[str, Sequence[SweepLine]], titles: Mapping
         for index, line in enumerate(lines):
             _sweep_line(axes, line, index)
         axes.set_title(titles[name], loc="left", fontsize=9.5)
+        if not any(line.heads for line in lines):
+            axes.text(0.5, 0.5, "not recorded yet", transform=axes.transAxes, ha="center", color=MUTED, fontsize=9)
         axes.set_xscale("log", base=2)
+        axes.set_xlim(0.8, 80)
         axes.set_xticks([1, 4, 16, 64], ["1", "4", "16", "64"])
         axes.minorticks_off()
     for axes in grid.flat[len(panels) :]:
