@@ -19,7 +19,8 @@ from heads_for_depth.training import jobs, runs
 
 SMOKE = {
     "vision_tuning": 48, "vision_rows": 24, "vision_tuning_keep_heads": 8, "vision_rows_keep_heads": 4,
-    "conditioning": 6,
+    "conditioning_training": 4, "map_tuning": 4, "map": 6, "edge_tuning": 6, "edge": 6, "cause_tuning": 6, "cause": 8,
+    "conditioning": 6, "premises": 3,
 }  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def test_plan_prints_runs_and_estimated_minutes_and_runs_nothing(tmp_path: Path,
     assert lines[0].split() == ["experiment", "row", "runs", "to", "do", "minutes"]
     runs = plan("smoke")
     minutes = sum(map(estimated_seconds, runs)) / 60 / 2
-    assert re.fullmatch(r"total +90 +90 +([\d.]+)  \(estimate, 2 workers\)", lines[-1])
+    assert re.fullmatch(r"total +133 +133 +([\d.]+)  \(estimate, 2 workers\)", lines[-1])
     assert float(lines[-1].split()[3]) == pytest.approx(minutes, abs=0.06)
     assert sum(float(line.split()[4]) for line in lines[1:-1]) == pytest.approx(minutes, abs=0.06 * len(lines))
     assert len(lines) == 2 + len({(run.experiment, run.row) for run in runs})
@@ -67,8 +68,8 @@ def test_plan_counts_only_what_is_left_to_do(tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert main(["plan", "--profile", "smoke", "--results", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[2:] for line in lines if line.startswith("conditioning")] == [["6", "0", "0.0"]]
-    assert lines[-1].split()[:3] == ["total", "90", "84"]
+    assert [line.split()[2:] for line in lines if line.startswith("conditioning ")] == [["6", "0", "0.0"]]
+    assert lines[-1].split()[:3] == ["total", "133", "127"]
 
 
 def test_status_counts_planned_recorded_failed_and_missing(
@@ -93,13 +94,13 @@ def test_more_seeds_are_more_planned_runs(tmp_path: Path, capsys: pytest.Capture
 def test_run_does_everything_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], made_up: None):
     command = ["run", "--profile", "smoke", "--results", str(tmp_path)]
     assert main(command) == 0
-    assert capsys.readouterr().out.startswith("90 runs added, 0 were recorded before, in ")
+    assert capsys.readouterr().out.startswith("133 runs added, 0 were recorded before, in ")
     assert main(command) == 0
-    assert capsys.readouterr().out.startswith("0 runs added, 90 were recorded before, in ")
+    assert capsys.readouterr().out.startswith("0 runs added, 133 were recorded before, in ")
     counted = status_of(tmp_path, capsys)
     assert {name: entry["recorded"] for name, entry in counted.items()} == SMOKE
     assert sum(entry["missing"] + entry["failed"] for entry in counted.values()) == 0
-    assert len(files(tmp_path)) == 90
+    assert len(files(tmp_path)) == 133
 
 
 def test_a_sweep_shows_its_progress_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str], made_up: None):

@@ -55,13 +55,13 @@ def show_plan(
     rows: dict[tuple[str, str], list[PlannedRun]] = defaultdict(list)
     for one in planned:
         rows[one.experiment, one.row].append(one)
-    print(f"{'experiment':<26}{'row':<10}{'runs':>6}{'to do':>7}{'minutes':>9}")
+    print(f"{'experiment':<26}{'row':<28}{'runs':>6}{'to do':>7}{'minutes':>9}")
     for (name, row), runs in rows.items():
         left = [one for one in runs if one.run_id in todo]
-        print(f"{name:<26}{row:<10}{len(runs):>6}{len(left):>7}{_minutes(left, workers):>9.1f}")
+        print(f"{name:<26}{row:<28}{len(runs):>6}{len(left):>7}{_minutes(left, workers):>9.1f}")
     left = [one for one in planned if one.run_id in todo]
     minutes = _minutes(left, workers)
-    print(f"{'total':<36}{len(planned):>6}{len(left):>7}{minutes:>9.1f}  (estimate, {workers or 1} workers)")
+    print(f"{'total':<54}{len(planned):>6}{len(left):>7}{minutes:>9.1f}  (estimate, {workers or 1} workers)")
 
 
 def run(
