@@ -439,8 +439,6 @@ def assert_left_alone(model: nn.Module, inputs: Tensor, reason: str) -> None:
     ("options", "reason"),
     [
         ({"attn_head_dim": 17}, "head_dim 17 is above 16"),
-        ({"qk_norm": True, "norm_layer": nn.LayerNorm}, "Attention with options"),
-        ({"scale_norm": True, "norm_layer": nn.LayerNorm}, "Attention with options"),
         ({"gated": True}, "Attention with options"),
         ({"attn_drop": 0.1}, "Attention with options"),
         ({"dtype": torch.float64}, "not float32 on a CPU"),
@@ -450,6 +448,23 @@ def assert_left_alone(model: nn.Module, inputs: Tensor, reason: str) -> None:
 def test_a_layer_that_computes_something_else_is_left_alone(options, reason: str):
     layer = Attention(24, num_heads=4, **options).eval()
     assert_left_alone(one_layer(layer), noise(2, 5, 24).to(layer.proj.weight.dtype), reason)
+
+
+@pytest.mark.parametrize("options", [{"qk_norm": True}, {"scale_norm": True}, {"qk_norm": True, "scale_norm": True}])
+def test_norms_of_queries_keys_and_heads_run_in_lanes_with_values_and_gradients_of_torch(options: dict[str, bool]):
+    layer = Attention(24, num_heads=4, norm_layer=nn.LayerNorm, **options)
+    with torch.no_grad():
+        for place, parameter in enumerate(layer.parameters()):
+            parameter.add_(0.3 * noise(*parameter.shape) * (place + 1) / 10)
+    inputs, ends = noise(2, 5, 24), []
+    for model in (one_layer(layer), one_layer(copy.deepcopy(layer))):
+        if ends:
+            assert use_lanes(model, inputs).sites == 1
+        outputs = model(inputs)
+        outputs.square().sum().backward()
+        ends.append([outputs.detach(), *(parameter.grad for parameter in model.parameters())])
+    for plain, lanes in zip(*ends, strict=True):
+        assert torch.allclose(plain, lanes, rtol=1e-4, atol=1e-5)
 
 
 def test_layers_with_too_many_tokens_another_scale_another_forward_or_other_values_are_left_alone(

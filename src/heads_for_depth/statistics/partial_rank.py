@@ -76,7 +76,7 @@ def clustered_correlation(
     *,
     given: Sequence[Seeds] | None = None,
     confidence: float = 0.95,
-    resamples: int = 1999,
+    resamples: int = 999,
 ) -> Correlation:
     """A rank correlation with a percentile bootstrap interval that resamples whole groups of runs.
 
