@@ -47,9 +47,9 @@ def test_every_budget_fits_its_data_and_leaves_the_learning_rate_to_tuning(profi
     assert money.declared_seeds >= 8
 
 
-def test_a_verdict_needs_eight_seeds_and_the_published_profile_plans_three_now():
+def test_a_verdict_needs_eight_seeds_and_the_published_profile_plans_them():
     assert budget("cpu").declared_seeds == 8
-    assert budget("cpu").seeds == 3
+    assert budget("cpu").seeds == 8
 
 
 @pytest.mark.parametrize("profile", ["full", "huge", ""])
