@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -456,7 +457,8 @@ def test_norms_of_queries_keys_and_heads_run_in_lanes_with_values_and_gradients_
     with torch.no_grad():
         for place, parameter in enumerate(layer.parameters()):
             parameter.add_(0.3 * noise(*parameter.shape) * (place + 1) / 10)
-    inputs, ends = noise(2, 5, 24), []
+    inputs = noise(2, 5, 24)
+    ends: list[list[Any]] = []
     for model in (one_layer(layer), one_layer(copy.deepcopy(layer))):
         if ends:
             assert use_lanes(model, inputs).sites == 1

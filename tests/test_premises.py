@@ -14,8 +14,10 @@ from heads_for_depth.conditioning.premises import head_correlation, independent_
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import DECLARATIONS, PlannedRun, plan
 from heads_for_depth.findings.premises import premise_lines, training_paths
+from heads_for_depth.models import build
 from heads_for_depth.records import Record
-from heads_for_depth.training import execute
+from heads_for_depth.training import execute, initial_model
+from made_up_records import layer, record, table
 
 Array = np.ndarray
 
@@ -67,8 +69,6 @@ def test_a_head_that_is_zero_counts_as_correlated_with_nothing():
 
 
 def test_the_table_has_a_line_per_layer_with_the_medians_of_its_matrices(tiny_run: PlannedRun):
-    from heads_for_depth.training import initial_model
-
     model = initial_model(tiny_run)
     inputs = torch.randn(3, 1, 28, 28, generator=torch.Generator().manual_seed(5))
     seen = observe(model, inputs)
@@ -83,8 +83,6 @@ def test_the_table_has_a_line_per_layer_with_the_medians_of_its_matrices(tiny_ru
 
 
 def test_one_head_has_no_correlation(tiny_run: PlannedRun):
-    from heads_for_depth.models import build
-
     shape = replace(tiny_run.shape, heads=(1,))
     rows = layer_rows(premise_table(observe(build(shape), torch.randn(1, 1, 28, 28))))
     assert {(row["head_correlation"], row["head_correlation_independent"]) for row in rows} == {(None, None)}
@@ -125,8 +123,6 @@ def test_premises_of_an_initial_model_are_those_of_the_inputs_of_its_kappa(tiny_
     record = execute(run)
     assert list(record["premises"]) == ["initial"]
     noise = torch.randn(2, 1, 28, 28, generator=torch.Generator().manual_seed(run.seed))
-    from heads_for_depth.training import initial_model
-
     model = initial_model(run)
     assert record["premises"]["initial"] == premise_table(observe(model, noise))
     assert record["kappa"]["initial"] == measure(model, noise)
@@ -136,8 +132,6 @@ def test_premises_of_an_initial_model_are_those_of_the_inputs_of_its_kappa(tiny_
 
 
 def premise_record(run: PlannedRun, kappas: list[float], correlation: float | None, isotropies: list[float]) -> Record:
-    from made_up_records import layer, record, table
-
     layers = [layer(kappa, f"blocks.{i}.attn", rows=196, columns=512, heads=8) for i, kappa in enumerate(kappas)]
     columns = ["site", "kind", "heads", "rows", "columns", "head_correlation", "head_correlation_independent",
                "isotropy"]  # fmt: skip

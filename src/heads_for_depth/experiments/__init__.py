@@ -29,12 +29,12 @@ from heads_for_depth.experiments.grids import (
     EXPERIMENTS,
     KAPPA_INPUTS,
     TUNING,
-    TUNING_SEED,
     cell_id,
     head_counts,
     plan,
     planned_now,
 )
+from heads_for_depth.experiments.map_grid import TUNING_SEED
 from heads_for_depth.experiments.rows import (
     ARMS,
     DEPTH_DIVISOR,

@@ -15,6 +15,7 @@ from heads_for_depth.shapes import Shape
 
 DEEP, SHALLOW, RESHAPE = (6, 8), (3, 8), (3, 32)
 """(depth, heads) of the baseline, of less depth alone, and of the reshape; the map trains all three."""
+PLAIN_SHAPES = {"deep": DEEP, "shallow": SHALLOW, "reshape": RESHAPE}
 LOWERING = ("spectral-shift", "orthogonal-init", "head-norm")
 """Interventions that are meant to lower κ at unchanged heads."""
 RAISING = "ill-conditioned-init"

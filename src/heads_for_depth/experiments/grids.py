@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import cause_grid, edge_grid, map_grid
 from heads_for_depth.experiments.declaration import Declaration
-from heads_for_depth.experiments.map_grid import TUNING_SEED as TUNING_SEED
+from heads_for_depth.experiments.map_grid import TUNING_SEED
 from heads_for_depth.experiments.premise_grid import PREMISES, THROUGH_TRAINING, premise_runs, training_runs
 from heads_for_depth.experiments.rows import REDUCTIONS, VISION_ROWS, Arm, VisionRow, vision_cells
 from heads_for_depth.experiments.runs import PlannedRun, Source

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
 
 import numpy as np
 
-from heads_for_depth.experiments.cause_grid import DEEP, LOWERING, RAISING, RATE_ROW, RESHAPE, SHALLOW
+from heads_for_depth.experiments.cause_grid import DEEP, LOWERING, PLAIN_SHAPES, RAISING, RATE_ROW, RESHAPE, SHALLOW
 from heads_for_depth.experiments.map_grid import MAP_ROW, VERDICT_SEEDS
 from heads_for_depth.findings.map_cells import CellKey, MapCell
-from heads_for_depth.statistics import Correlation, Difference, clustered_correlation, welch_difference
+from heads_for_depth.statistics import Correlation, Difference, clustered_correlation, welch_if_repeated
 from heads_for_depth.verdicts import ACCURACY_MARGIN, CauseArm, CauseDecision, decide_cause, moved_down, moved_up
 
 Cells = Mapping[CellKey, MapCell]
@@ -64,7 +64,7 @@ def _arm(cell: MapCell, plain: MapCell) -> ArmFinding:
         cell=cell,
         plain=plain,
         intended="lower" if cell.row in LOWERING else "raise" if cell.row == RAISING else "",
-        accuracy=_welch(plain.accuracy, cell.accuracy),
+        accuracy=welch_if_repeated(plain.accuracy, cell.accuracy),
         log_kappa={time: difference for time, difference in times.items() if difference is not None},
     )
 
@@ -76,11 +76,7 @@ def log_kappas(cell: MapCell, time: str) -> tuple[float, ...]:
 
 def log_kappa_difference(start: MapCell, end: MapCell, time: str) -> Difference | None:
     """Welch difference of log κ; None where an arm has fewer than two finished runs."""
-    return _welch(log_kappas(start, time), log_kappas(end, time))
-
-
-def _welch(start: Sequence[float], end: Sequence[float]) -> Difference | None:
-    return welch_difference(start, end) if min(len(start), len(end)) > 1 else None
+    return welch_if_repeated(log_kappas(start, time), log_kappas(end, time))
 
 
 def cause_decision(arms: Cells, mapped: Cells) -> CauseDecision:
@@ -109,14 +105,13 @@ class AgainstFinding:
 
 def comparisons(arms: Cells, mapped: Cells) -> list[AgainstFinding]:
     """What the verdict compares: the reshape first, then every lowering intervention on the shallow shape."""
-    plain = {"deep": DEEP, "shallow": SHALLOW, "reshape": RESHAPE}
-    references = {name: plain_cell(mapped, shape) for name, shape in plain.items()}
+    references = {name: plain_cell(mapped, shape) for name, shape in PLAIN_SHAPES.items()}
     compared = [references["reshape"], *(arms.get((name, *SHALLOW)) for name in LOWERING)]
     return [
         AgainstFinding(
             cell=cell,
             against={
-                name: None if other is None or other is cell else _welch(other.accuracy, cell.accuracy)
+                name: None if other is None or other is cell else welch_if_repeated(other.accuracy, cell.accuracy)
                 for name, other in references.items()
             },
         )

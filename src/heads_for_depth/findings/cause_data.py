@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pandas as pd
 
-from heads_for_depth.experiments.cause_grid import DEEP, RATE_ROW, RESHAPE, SHALLOW
+from heads_for_depth.experiments.cause_grid import PLAIN_SHAPES, RATE_ROW
 from heads_for_depth.experiments.map_grid import MAP_ROW
 from heads_for_depth.findings.cause import ArmFinding
 from heads_for_depth.findings.map_cells import CellKey, MapCell
@@ -89,7 +89,7 @@ def _accuracy_ends(finding: ArmFinding) -> Ends | None:
 
 def rate_lines(arms: Mapping[CellKey, MapCell]) -> list[RateLine]:
     """The sweep of learning rates, one line per shape."""
-    names = {DEEP: "deep", SHALLOW: "shallow", RESHAPE: "reshape"}
+    names = {shape: name for name, shape in PLAIN_SHAPES.items()}
     shapes: dict[tuple[int, int], list[tuple[float, MapCell]]] = {}
     for (row, depth, heads), cell in arms.items():
         if row.startswith(RATE_ROW) and cell.runs:

@@ -10,7 +10,7 @@ from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import EXPERIMENTS, REDUCTIONS
 from heads_for_depth.findings.vision import Cell, RowFinding, vision_findings
 from heads_for_depth.records import Record
-from heads_for_depth.statistics import Difference, holm, welch_difference
+from heads_for_depth.statistics import Difference, holm, welch_if_repeated
 from heads_for_depth.verification import Check, find_records, kappa_checks
 
 ALPHA = 0.05
@@ -178,9 +178,7 @@ def _cell_pairs(rows: Sequence[RowPair], *, numbers: bool) -> tuple[CellPair, ..
 
 
 def _difference(one: Cell, other: Cell) -> Difference | None:
-    if min(len(one.accuracy), len(other.accuracy)) < 2:
-        return None
-    return welch_difference(one.accuracy, other.accuracy)
+    return welch_if_repeated(one.accuracy, other.accuracy)
 
 
 def _two_sided(difference: Difference) -> float:

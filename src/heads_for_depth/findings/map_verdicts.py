@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heads_for_depth.experiments.cause_grid import DEEP
 from heads_for_depth.experiments.map_grid import MAP_ROW, VERDICT_SEEDS
 from heads_for_depth.findings.map_cells import CellKey, MapCell
-from heads_for_depth.statistics import Difference, welch_difference
+from heads_for_depth.statistics import Difference, welch_if_repeated
 from heads_for_depth.verdicts import ACCURACY_MARGIN, VISION_METHOD, Comparison, Rule, Verdict, decide
 
 RESHAPES = ((3, 16), (3, 32))
@@ -63,6 +63,4 @@ def _comparison(baseline: MapCell, reshape: MapCell) -> Comparison:
 
 def welch(start: MapCell, end: MapCell) -> Difference | None:
     """Difference in test accuracy, in points; None where an arm has fewer than two finished runs."""
-    if min(len(start.runs), len(end.runs)) < 2:
-        return None
-    return welch_difference(start.accuracy, end.accuracy)
+    return welch_if_repeated(start.accuracy, end.accuracy)

@@ -13,7 +13,7 @@ from heads_for_depth.experiments import ARMS, VISION_ROWS, Arm, PlannedRun, Visi
 from heads_for_depth.recipes import budget
 from heads_for_depth.records import Record
 from heads_for_depth.shapes import Shape
-from heads_for_depth.statistics import Difference, paired_difference, welch_difference
+from heads_for_depth.statistics import Difference, paired_difference, welch_if_repeated
 from heads_for_depth.verdicts import ACCURACY_MARGIN, VISION_METHOD, Comparison, Rule, Verdict, decide
 
 CellKey = tuple[str, Arm, Arm]
@@ -170,9 +170,7 @@ def _finding(row: VisionRow, cells: Mapping[CellKey, Cell], verdict: Verdict) ->
 
 
 def _welch(start: Cell, end: Cell) -> Difference | None:
-    if min(len(start.accuracy), len(end.accuracy)) < 2:
-        return None
-    return welch_difference(start.accuracy, end.accuracy)
+    return welch_if_repeated(start.accuracy, end.accuracy)
 
 
 def _paired(cells: Mapping[tuple[Arm, Arm], Cell]) -> Difference | None:

@@ -17,6 +17,7 @@ from heads_for_depth.statistics.differences import (
     paired_difference,
     smallest_margin,
     welch_difference,
+    welch_if_repeated,
 )
 from heads_for_depth.statistics.partial_rank import (
     Correlation,
@@ -50,5 +51,6 @@ __all__ = [
     "smallest_margin",
     "test_set_sampling_error",
     "welch_difference",
+    "welch_if_repeated",
     "within_groups_rank_correlation",
 ]

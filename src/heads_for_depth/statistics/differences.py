@@ -1,5 +1,6 @@
 """The mean difference of two arms: its t distribution, and the one-sided questions asked of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, sqrt
 from typing import Literal
@@ -115,6 +116,11 @@ def welch_difference(baseline: Seeds, reshape: Seeds) -> Difference:
         baseline_n=len(before),
         reshape_n=len(after),
     )
+
+
+def welch_if_repeated(baseline: Sequence[float], reshape: Sequence[float]) -> Difference | None:
+    """The Welch difference, or None where an arm has fewer than two seeds."""
+    return welch_difference(baseline, reshape) if min(len(baseline), len(reshape)) > 1 else None
 
 
 def compare(baseline: Seeds, reshape: Seeds, method: Method) -> Difference:

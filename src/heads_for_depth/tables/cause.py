@@ -7,7 +7,7 @@ from math import exp
 
 import pandas as pd
 
-from heads_for_depth.experiments.cause_grid import DEEP, RATE_ROW, RESHAPE, SHALLOW
+from heads_for_depth.experiments.cause_grid import PLAIN_SHAPES, RATE_ROW
 from heads_for_depth.findings.cause import AgainstFinding, ArmFinding, KappaCorrelation
 from heads_for_depth.findings.map_cells import CellKey, MapCell
 from heads_for_depth.statistics import Correlation, Difference
@@ -25,7 +25,7 @@ ARM_TITLES = {
     "wide-mlp": "wider MLP",
     "res-post-norm": "norms after",
 }
-SHAPE_TITLES = {DEEP: "deep", SHALLOW: "shallow", RESHAPE: "reshape"}
+SHAPE_TITLES = {shape: name for name, shape in PLAIN_SHAPES.items()}
 NOT_YET = "No run of it is recorded yet."
 
 

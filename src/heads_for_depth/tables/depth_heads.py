@@ -8,6 +8,7 @@ from statistics import fmean
 
 import pandas as pd
 
+from heads_for_depth.conditioning.layers import upper_median
 from heads_for_depth.experiments.edge_grid import HEAD_DIM
 from heads_for_depth.findings.edge import EdgeFinding
 from heads_for_depth.findings.exchange import Exchange
@@ -17,7 +18,7 @@ from heads_for_depth.interventions import TEMPERATURE
 from heads_for_depth.tables.formatting import change, signed, signed_percent, two_digits, whole
 from heads_for_depth.tables.throughput import one_line_at_least
 from heads_for_depth.tables.vision import NONE, kappa, mean_and_spread, with_interval
-from heads_for_depth.verdicts import Edge
+from heads_for_depth.verdicts import Beyond
 
 SWEEP_TITLES = {
     "tokens-17": "17 tokens",
@@ -82,8 +83,8 @@ def _cell_line(cell: MapCell) -> dict[str, str]:
 
 
 def _kappa(cell: MapCell, time: str) -> str:
-    values = sorted(cell.kappas(time))
-    return kappa(values[len(values) // 2]) if values else NONE
+    values = cell.kappas(time)
+    return kappa(upper_median(values)) if values else NONE
 
 
 def exchange(found: Sequence[Exchange]) -> pd.DataFrame:
@@ -135,18 +136,9 @@ def edge_reading(finding: EdgeFinding) -> str:
     """What the edge of one sweep says, in words."""
     if finding.edge is None:
         return NONE
-    word = _reading(finding.edge)
+    beyond = finding.edge.beyond
+    word = f"{beyond} {finding.edge.recorded_to}" if beyond is Beyond.NOT_RECORDED else str(beyond)
     return word if finding.decided else f"{word} (observation)"
-
-
-def _reading(edge: Edge) -> str:
-    if edge.holds_to_the_end:
-        return "none within the range"
-    if edge.breaks:
-        return "breaks beyond"
-    if edge.recorded_to < max(edge.planned):
-        return f"not recorded beyond {edge.recorded_to}"
-    return "undetermined beyond"
 
 
 def seeds_in_words(found: Iterable[MapCell]) -> str:

@@ -13,9 +13,9 @@ from heads_for_depth.findings.exchange import Exchange
 from heads_for_depth.findings.map_cells import CellKey, MapCell
 from heads_for_depth.findings.map_verdicts import ReshapeFinding
 from heads_for_depth.tables.depth_heads import SWEEP_TITLES, seeds_in_words
-from heads_for_depth.tables.formatting import signed, whole
+from heads_for_depth.tables.formatting import signed
 from heads_for_depth.tables.vision import with_interval
-from heads_for_depth.verdicts import Edge
+from heads_for_depth.verdicts import Beyond
 
 NOTHING = "No run of it is recorded yet."
 
@@ -31,7 +31,6 @@ def glued(
         "map.exchange": exchange(exchanges),
         "map.edge": edge(edges),
         "map.edge.coverage": edge_coverage(swept),
-        "map.runs": whole(sum(len(cell.runs) for cell in mapped.values())),
     }
 
 
@@ -83,23 +82,22 @@ def edge(findings: Sequence[EdgeFinding]) -> str:
 def _edge(finding: EdgeFinding) -> str:
     found = finding.edge
     assert found is not None, "left out above"
+    rest = BEYOND[found.beyond].format(recorded_to=found.recorded_to)
     kind = "" if finding.decided else ", an observation"
     return (
         f"{SWEEP_TITLES[finding.row]}, depth {finding.depth}: the largest head count that holds is {found.heads} "
-        f"(head_dim {finding.head_dim}; 95 % interval {found.lower} to {found.upper}), {edge_words(found)}; "
+        f"(head_dim {finding.head_dim}; 95 % interval {found.lower} to {found.upper}), {rest}; "
         f"n = {finding.n} in the cell with the fewest{kind}."
     )
 
 
-def edge_words(found: Edge) -> str:
-    """What lies beyond the edge."""
-    if found.holds_to_the_end:
-        return "the most of the sweep, so there is no edge within its range"
-    if found.breaks:
-        return "and every larger one is shown to be worse by more than the margin"
-    if found.recorded_to < max(found.planned):
-        return f"and nothing beyond {found.recorded_to} is recorded yet"
-    return "and beyond it the seeds do not decide"
+BEYOND = {
+    Beyond.NONE: "the most of the sweep, so there is no edge within its range",
+    Beyond.BREAKS: "and every larger one is shown to be worse by more than the margin",
+    Beyond.NOT_RECORDED: "and nothing beyond {recorded_to} is recorded yet",
+    Beyond.UNDETERMINED: "and beyond it the seeds do not decide",
+}
+"""What lies beyond the edge, as the end of a sentence."""
 
 
 def edge_coverage(swept: Mapping[CellKey, MapCell]) -> str:

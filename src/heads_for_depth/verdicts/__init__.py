@@ -8,7 +8,7 @@ from heads_for_depth.verdicts.cause import (
     moved_down,
     moved_up,
 )
-from heads_for_depth.verdicts.edge import Edge, HeadCount, find_edge
+from heads_for_depth.verdicts.edge import Beyond, Edge, HeadCount, find_edge
 from heads_for_depth.verdicts.recounts import (
     CLOSE_COUNT,
     RecountVerdict,
@@ -30,6 +30,7 @@ __all__ = [
     "CLOSE_COUNT",
     "LOSS_MARGIN",
     "VISION_METHOD",
+    "Beyond",
     "CauseArm",
     "CauseDecision",
     "CauseVerdict",

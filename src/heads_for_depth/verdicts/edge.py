@@ -28,6 +28,15 @@ class HeadCount(StrEnum):
     UNDETERMINED = "undetermined"
 
 
+class Beyond(StrEnum):
+    """What lies beyond the edge of a sweep."""
+
+    NONE = "none within the range"
+    BREAKS = "breaks beyond"
+    NOT_RECORDED = "not recorded beyond"
+    UNDETERMINED = "undetermined beyond"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edge:
     """The edge of one sweep over head counts."""
@@ -39,7 +48,6 @@ class Edge:
     """Ends of the 95 % percentile interval over resampled seeds."""
     counts: Mapping[int, HeadCount]
     """Every head count that could be compared, ascending; the smallest has nothing to be compared with."""
-    smallest: int
     planned: tuple[int, ...]
     """Every head count of the sweep, also those without two finished seeds."""
 
@@ -59,6 +67,15 @@ class Edge:
         beyond = [heads for heads in self.planned if heads > self.heads]
         return bool(beyond) and all(self.counts.get(heads) is HeadCount.BREAKS for heads in beyond)
 
+    @property
+    def beyond(self) -> Beyond:
+        """How the sweep reads, by the declared words and whether it is recorded to its end."""
+        if self.holds_to_the_end:
+            return Beyond.NONE
+        if self.breaks:
+            return Beyond.BREAKS
+        return Beyond.NOT_RECORDED if self.recorded_to < max(self.planned) else Beyond.UNDETERMINED
+
 
 def find_edge(
     arms: Arms, margin: float, generator: np.random.Generator, *, diverged: Sequence[int] = (), resamples: int = 999
@@ -77,7 +94,7 @@ def find_edge(
     tail = (1 - CONFIDENCE) / 2
     lower, upper = (int(np.quantile(drawn, share, method="nearest")) for share in (tail, 1 - tail))
     return Edge(
-        heads=_edge_of(counts, min(usable)), lower=lower, upper=upper, counts=counts, smallest=min(usable),
+        heads=_edge_of(counts, min(usable)), lower=lower, upper=upper, counts=counts,
         planned=tuple(sorted(arms)),
     )  # fmt: skip
 
