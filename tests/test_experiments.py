@@ -25,7 +25,7 @@ from heads_for_depth.experiments import (
     vision_row,
 )
 from heads_for_depth.models import count_parameters
-from heads_for_depth.recipes import budget
+from heads_for_depth.recipes import BUDGETS, budget
 from heads_for_depth.records import path_of
 from heads_for_depth.shapes import Shape, with_heads
 
@@ -262,6 +262,13 @@ def test_the_second_reduction_keeps_the_published_heads_and_differs_from_the_fir
     assert {run.reduction for run in second} == {"keep-heads"}
 
 
+@pytest.fixture
+def without_second_reduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cpu profile, planning no seed of the second reduction."""
+    monkeypatch.setitem(BUDGETS, "cpu", dataclasses.replace(BUDGETS["cpu"], keep_heads_seeds=0))
+
+
+@pytest.mark.usefixtures("without_second_reduction")
 def test_a_table_that_plans_no_seeds_plans_no_tuning_and_a_given_number_of_seeds_plans_both():
     assert plan("cpu", "vision_rows_keep_heads") == []
     assert plan("cpu", "vision_tuning_keep_heads") == []
@@ -269,9 +276,11 @@ def test_a_table_that_plans_no_seeds_plans_no_tuning_and_a_given_number_of_seeds
     assert len(plan("cpu", "vision_tuning_keep_heads", 2)) == 72
 
 
-def test_a_number_of_seeds_tops_up_what_a_profile_plans_now_and_starts_nothing_else(cpu_plan: list[PlannedRun]):
+@pytest.mark.usefixtures("without_second_reduction")
+def test_a_number_of_seeds_tops_up_what_a_profile_plans_now_and_starts_nothing_else():
     topped = plan("cpu", None, 5)
-    assert {run.experiment for run in topped} == {run.experiment for run in cpu_plan}
+    assert {run.experiment for run in topped} == {run.experiment for run in plan("cpu")}
+    assert "vision_rows_keep_heads" not in {run.experiment for run in topped}
     assert {run.seed for run in topped if run.experiment == "vision_rows"} == set(range(5))
     assert planned_now("cpu", ("vision_tuning_keep_heads", "vision_rows_keep_heads"), 5) == []
     assert planned_now("smoke", ("map_tuning", "map"), 2) == plan("smoke", "map_tuning", 2) + plan("smoke", "map", 2)

@@ -660,7 +660,9 @@ def test_the_second_reduction_stands_beside_the_first_with_its_own_heads_and_num
 def test_a_second_reduction_without_runs_reads_not_measured_and_counts_nothing() -> None:
     second = second_reduction({})
     assert line_of(vision.reductions(findings_of([]), second))["heads kept: difference [95 %]"] == "not measured"
-    assert vision_values.glued_second(second) == {"vision.second.n": "0", "vision.second.runs": "0"}
+    values = vision_values.glued_second(second)
+    assert (values["vision.second.n"], values["vision.second.runs"]) == ("0", "0")
+    assert values["vision.second.answer"].startswith("0 of 5 published rows read “reproduced at reduced scale”, 0 ")
 
 
 def test_records_of_one_reduction_are_refused_in_the_table_of_the_other() -> None:

@@ -66,7 +66,11 @@ def answer(findings: Sequence[RowFinding]) -> str:
 def glued_second(findings: Sequence[RowFinding]) -> dict[str, str]:
     """What the prose says of the second reduction."""
     n = _span([finding.verdict.n for finding in findings])
-    return {"vision.second.n": n, "vision.second.runs": str(_runs(findings))}
+    return {
+        "vision.second.n": n,
+        "vision.second.runs": str(_runs(findings)),
+        "vision.second.answer": answer(findings),
+    }
 
 
 def _span(numbers: Sequence[int]) -> str:
