@@ -166,8 +166,10 @@ def test_the_upper_median_is_one_of_its_values(values: list[float], expected: fl
 def test_layers_are_grouped_by_kind_object_and_size() -> None:
     windows = [layer(kappa, "w", kind="window", rows=16, gaussian=3.5) for kappa in (6.0, inf, 4.0)]
     wider = layer(2.0, "w", kind="window", rows=16, columns=192)
-    groups = by_kind(table(*windows, wider, layer(9.0, kind="channels"), layer(8.0, object="head")))
-    assert [(g["kind"], g["object"], g["rows"], g["columns"], g["layers"]) for g in groups] == [
+    more_heads = layer(8.0, object="head", heads=8)
+    groups = by_kind(table(*windows, wider, layer(9.0, kind="channels"), layer(8.0, object="head"), more_heads))
+    assert [g["heads"] for g in groups] == [4, 4, 4, 4, 8]
+    assert [(g["kind"], g["object"], g["rows"], g["columns"], g["layers"]) for g in groups[:4]] == [
         ("window", "concatenated", 16, 96, 3), ("window", "concatenated", 16, 192, 1),
         ("channels", "concatenated", 17, 96, 1), ("tokens", "head", 17, 96, 1),
     ]  # fmt: skip

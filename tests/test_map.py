@@ -372,6 +372,15 @@ def test_a_count_of_which_a_run_diverged_breaks_and_is_no_best_smaller_one():
     assert edge_of(arms, diverged=[1]).counts[2] == "undetermined"  # nothing smaller is left
 
 
+@pytest.mark.parametrize("finished", [[], [80.0]])
+def test_a_count_whose_runs_all_diverged_breaks_like_one_with_a_single_diverged_run(finished: list[float]):
+    found = edge_of({1: around(80.0), 2: around(84.0), 4: finished}, diverged=[4])
+    assert dict(found.counts) == {2: "holds", 4: "breaks"}
+    assert (found.heads, found.lower, found.upper, found.breaks) == (2, 2, 2, True)
+    smallest = edge_of({1: finished, 2: around(84.0), 4: around(84.0)}, diverged=[1])
+    assert dict(smallest.counts) == {2: "undetermined", 4: "holds"}
+
+
 def test_counts_that_are_not_recorded_yet_are_no_end_of_the_sweep():
     found = edge_of({1: around(80.0), 2: around(84.0), 4: [], 8: [84.0]})
     assert (found.heads, found.recorded_to, found.planned) == (2, 2, (1, 2, 4, 8))

@@ -3,6 +3,7 @@
 import math
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +93,30 @@ def test_the_heat_map_writes_every_value_and_its_seeds_and_hatches_what_is_missi
     assert any(word.endswith("k") for word in words)
 
 
+def test_a_cell_says_how_many_of_its_runs_failed_also_where_none_is_left():
+    runs = cell_records(6, 8, around(84.0)) + cell_records(3, 8, around(83.0))
+    records = [run | {"status": "diverged", "metrics": {}} if i in {0, *range(8, 16)} else run
+               for i, run in enumerate(runs)]  # fmt: skip
+    words = texts(drawn(figures.heat_map(data.heat_map(map_cells(records, "cpu", "map"), "accuracy"), "x", 1)))
+    assert "n 7, 1 failed" in words
+    assert "8 failed" in words
+
+
+def test_a_price_above_every_finite_upper_end_stays_below_what_is_not_reached():
+    target = {2: [0.649, 0.65, 0.651], 4: [0.099, 0.1, 0.101]}
+    found = exchanges(map_cells(losses(8, falling(0.9)) + losses(12, target), "cpu", "map"), "tokens-17")
+    dear = replace(found[0], doublings_per_layer=4.5, lower=3.2, upper=math.inf)
+    axes = drawn(figures.exchange_rates([dear, found[1]])).axes[0]
+    drawn_marks = [line for line in axes.lines if line.get_marker() not in ("None", "") and np.size(line.get_ydata())]
+    marks = {float(np.atleast_1d(line.get_ydata())[0]) for line in drawn_marks}
+    assert sorted(marks) == [4.5, pytest.approx(4.5 * 1.15)]
+
+
 def test_a_whole_map_has_contours_and_a_partial_one_has_none(mapped: Any):
     depths, heads = (1, 2), (1, 2, 4)
     whole = data.HeatMap(
         depths=depths, heads=heads, values=[[80.0, 81.0, 82.0], [82.0, 83.0, 84.0]], seeds=[[3] * 3] * 2,
-        parameters=[10_000, 20_000],
+        failed=[[0] * 3] * 2, parameters=[10_000, 20_000],
     )  # fmt: skip
     points = []
     for grid in (whole, data.heat_map(mapped, "accuracy")):
@@ -126,13 +146,14 @@ def test_every_figure_of_the_map_draws_from_whatever_there_is(cells: str, mapped
 def test_a_cell_of_the_map_is_a_line_of_the_table(mapped: Any):
     frame = tables.cells(mapped, ["tokens-17"])
     assert len(frame) == 14
+    assert set(frame["sweep"]) == {"17 tokens"}
     line = frame[(frame["depth"] == "3") & (frame["heads"] == "8")].iloc[0].to_dict()
     assert line["head_dim"] == "8"
     assert line["test accuracy"] == "82.25 ± 0.12"  # standard deviation of SPREAD by hand: sqrt(0.105 / 7) is 0.122
     assert line["test loss"] == "0.5100"
     assert (line["κ start"], line["κ middle"], line["κ end"]) == ("40", "30", "20")
     assert (line["n"], line["failed"], line["learning rate"], line["seconds"]) == ("8", "0", "0.002", "10")
-    assert tables.cells(NOTHING, ["tokens-17"]).to_dict("records") == [{"depth": "not measured"}]
+    assert tables.cells(NOTHING, ["tokens-17"]).to_dict("records") == [{"sweep": "not measured"}]
 
 
 def test_reshapes_are_shown_with_their_verdict_and_both_harder_numbers():
@@ -158,7 +179,22 @@ def test_reshapes_are_shown_with_their_verdict_and_both_harder_numbers():
     sentence = values.answer(found)
     assert "From depth 6 with 8 heads to depth 3 with 16: 0.00 [−0.13, +0.13] points" in sentence
     assert "n = 8 per arm" in sentence
-    assert values.NOTHING in values.answer([])
+    assert values.answer([]) == "The map of this profile has none of the reshapes that carry a verdict."
+    nothing, one = (reshape_findings(map_cells(some, "cpu", "map")) for some in ([], records[::8]))
+    assert values.answer(nothing) == values.answer(one)
+    assert values.answer(one) == "The reshapes that carry a verdict do not have two finished runs per arm yet."
+
+
+def test_a_reshape_with_diverged_runs_keeps_its_verdict_and_the_numbers_of_both_arms():
+    plain = [one for depth, heads in ((6, 8), (3, 32)) for one in cell_records(depth, heads, around(85.0))]
+
+    def reshape(finished: int) -> str:
+        runs = cell_records(3, 16, around(85.0))
+        diverged = [run | {"status": "diverged", "metrics": {}} for run in runs[finished:]]
+        return values.answer(reshape_findings(map_cells([*plain, *runs[:finished], *diverged], "cpu", "map")))
+
+    assert "n = 8 and 6), which reads “inconclusive” (2 runs of the reshape diverged)" in reshape(6)
+    assert "with 16: no difference is measured, which reads “not reproduced at reduced scale” (8 runs" in reshape(0)
 
 
 def test_exchange_rates_are_written_with_intervals_and_what_is_not_reached_says_so():
@@ -172,7 +208,7 @@ def test_exchange_rates_are_written_with_intervals_and_what_is_not_reached_says_
     sentence = values.exchange(found)
     assert sentence.startswith(
         "Of 4 cells, the next smaller depth reaches the same test loss with more heads in 1, with no more heads in 2, "
-        "and at no head count in 1; the median is −0.19 doublings per layer given up (observation, n = 3 to 3"
+        "and at no head count in 1; the median is at most −0.19 doublings per layer given up (observation, n = 3;"
     )  # (−0.75 + 0.375) / 2, the bounds and what is not reached included
     assert "12 → 8" in texts(drawn(figures.exchange_rates(found)))
 
@@ -183,7 +219,8 @@ def test_exchange_rates_are_written_with_intervals_and_what_is_not_reached_says_
         ((80, 84, 84, 82, 82, 82, 82), "breaks beyond", "every larger one is shown to be worse"),
         ((80, 84, 84, 84, 84, 84, 84), "none within the range", "the most of the sweep"),
         ((80, 84, 84, 83.55, 83.55, 83.55, 83.55), "undetermined beyond", "the seeds do not decide"),
-        ((80, 84, 84), "not recorded beyond 4", "nothing beyond 4 is recorded yet"),
+        ((80, 84, 84), "too few runs beyond 4", "beyond 4 fewer than two runs are finished"),
+        ((80, 79.55, 79.55, 79.55, 79.55, 79.55, 79.55), "undetermined beyond", "no head count is shown to hold"),
     ],
 )
 def test_a_sweep_is_read_in_words(levels: tuple[float, ...], reading: str, words: str):
@@ -265,9 +302,11 @@ def test_the_table_of_kappa_shows_the_ratio_and_whether_it_moved():
     assert said["cause.gains"].startswith("shallow, spectral shift: +1.00 [")
     assert said["cause.verdict"] == "inconclusive"
     assert said["cause.reason"] == "An arm that is compared lacks declared seeds."
+    assert cause_decision({}, plain).reason == "No run of an intervention on the shallow shape is recorded."
     first, second, *_ = cause_tables.compared(against, cause_decision(arms, plain)).to_dict("records")
     assert (first["arm"], second["arm"]) == ("reshape", "shallow, spectral shift")
-    assert (first["against reshape [95 %]"], second["p, worse than deep by δ"]) == ("not measured", "—")
+    assert (first["against reshape [95 %]"], second["p, not worse than deep by δ"]) == ("not measured", "—")
+    assert (first["read"], second["read"]) == ("yes", "yes")
     assert second["against deep [95 %]"].startswith("−1.00 [")
 
 
@@ -279,6 +318,13 @@ def test_an_intervention_that_did_not_move_kappa_gains_nothing_in_words():
     assert said["cause.gains"] == "No intervention moved κ as intended."
     assert cause_tables.glued([], cause_decision({}, plain), [], [])["cause.gains"] == cause_tables.NOT_YET
     assert cause_tables.accuracies(findings, None).to_dict("records")[0]["read"] == "no, κ not moved as intended"
+    against = comparisons(map_cells(cause_records(84.0, kappa=90.0), "cpu", "cause"), plain)
+    assert (
+        "spectral shift" not in cause_tables.glued(findings, cause_decision({}, plain), [], against)["cause.evidence"]
+    )
+    assert cause_tables.compared(against, cause_decision({}, plain)).iloc[1]["read"] == "no, κ not moved as intended"
+    single = arm_findings(map_cells(cause_records(84.0, kappa=90.0)[:1], "cpu", "cause"), plain)
+    assert cause_tables.accuracies(single, None).to_dict("records")[0]["read"] == "not known yet"
     titles = {(f.cell.row, f.cell.depth, f.cell.heads): cause_tables.arm_title(f.cell) for f in findings}
     figure = drawn(cause_figures.interventions(arm_lines(findings, titles)))
     faces = {
@@ -403,7 +449,7 @@ def test_premises_are_shown_beside_what_independent_entries_would_give():
 def path(depth_arm: Any, heads_arm: Any, kappa: tuple[float, ...], **facts: Any) -> TrainingPath:
     given: dict[str, Any] = {
         "row": "xcit-m", "title": "XCiT-M", "depth": 6, "heads": 1, "effective_rank": [9.0, 8.5, 8.04],
-        "numerical_rank": [17.0] * 3, "head_correlation": [None] * 3, "isotropy": [0.5, 0.3, 0.25], "n": 2,
+        "numerical_rank": [17.0] * 3, "head_correlation": [None] * 3, "isotropy": [0.5, 0.3, 0.25], "n": 2, "failed": 0,
         "kappa": {"concatenated": kappa, "projected": kappa, "head": kappa},
     }  # fmt: skip
     if "jacobian" in facts:
@@ -434,5 +480,5 @@ def test_paths_through_training_show_both_ends_of_four_objects():
     assert "XCiT-M" in texts(figure)
     ys = [line.get_ydata() for line in figure.axes[0].lines if np.size(line.get_xdata()) == 3]
     assert [list(np.isnan(np.asarray(y, dtype=float))) for y in ys] == [[False] * 3, [False, True, False]]
-    assert len(paths_data(paths)) == 9 + 6
+    assert len(paths_data(paths)) == 9 + 6 + 2 * 4 * 3
     drawn(kappa_by_epoch([]))

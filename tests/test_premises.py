@@ -176,6 +176,35 @@ def test_paths_hold_every_epoch_of_every_cell_that_has_runs(tiny_run: PlannedRun
     assert path.kappa["concatenated"][-1] == max(finals)  # the upper median of two runs and of two layers
 
 
+def test_a_path_takes_medians_over_layers_first_counts_failed_runs_and_reads_davits_jacobian_where_it_is_formed():
+    run = next(run for run in plan("cpu", "conditioning_training", 3) if run.run_id.startswith("davit-b.depth-before"))
+
+    def measured(seed: int, ranks: list[float], status: str = "ok") -> Record:
+        stage = [
+            layer(5.0, f"stages.2.blocks.{i}.1.attn", kind="channels", effective_rank=rank)
+            for i, rank in enumerate(ranks)
+        ]
+        ends = [layer(kappa, f"stages.{i}.blocks.0.1.attn", kind="channels", object="jacobian")
+                for i, kappa in ((0, 70.0), (3, 90.0))]  # fmt: skip
+        windows = layer(1.0, "stages.0.blocks.0.0.attn", kind="window", object="jacobian")
+        kappa = table(*stage, windows, *ends)
+        columns = ["site", "kind", "head_correlation", "isotropy"]
+        premises = {"columns": columns, "rows": [[f"stages.2.blocks.{i}.1.attn", "channels", rank / 20, rank / 10]
+                                                 for i, rank in enumerate(ranks)]}  # fmt: skip
+        planned = replace(run, seed=seed, run_id=f"davit-b.{seed}")
+        times = ("initial", "final")
+        return record(planned, kappa=dict.fromkeys(times, kappa), premises=dict.fromkeys(times, premises)) | {
+            "status": status
+        }
+
+    (path,) = training_paths([measured(0, [1.0, 2.0, 9.0]), measured(1, [3.0, 8.0, 10.0]), measured(2, [], "diverged")])
+    assert path.effective_rank == [5.0, 5.0]  # medians 2 and 8; pooled it would be 5.5
+    assert path.isotropy == [0.5, 0.5]
+    assert path.head_correlation == [0.25, 0.25]
+    assert (path.n, path.failed) == (2, 1)
+    assert path.kappa["jacobian"] == [90.0, 90.0]
+
+
 def test_records_made_under_other_words_are_refused(tiny_run: PlannedRun):
     record = through(replace(tiny_run, experiment="conditioning_training", declaration="0123456789ab"), "epochs", 1)
     for read, experiment in ((training_paths, "conditioning_training"), (premise_lines, "premises")):

@@ -12,6 +12,7 @@ from scipy import stats
 from heads_for_depth.claims import Claim, Printed
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import Arm, plan
+from heads_for_depth.findings.cause import cause_decision
 from heads_for_depth.findings.conditioning import HeadSweep, Setting, head_sweeps
 from heads_for_depth.findings.machine import Beside
 from heads_for_depth.findings.vision import RowFinding, vision_findings
@@ -617,13 +618,13 @@ def test_the_table_of_the_readme_is_a_markdown_table_with_its_hardware() -> None
 
 
 def test_the_ledger_tallies_recounts_factors_and_verdicts() -> None:
-    outcomes = verdicts.ledger(first_page(), RECOUNTS, SWEEPS)["outcome"]
+    outcomes = verdicts.ledger(first_page(), RECOUNTS, SWEEPS, cause_decision({}, {}))["outcome"]
     assert list(outcomes) == [
         "1 of 3 contradicts its stated shape, 1 of 3 recounts, 1 of 3 within 1 %",
         "κ changes by a factor of 0.80, not measured, not measured",
         "1 of 3 reproduced at reduced scale, 2 of 3 inconclusive",
-        "not testable here",
-        "not testable here",
+        "not tested yet",
+        "inconclusive: No run of an intervention on the shallow shape is recorded.",
     ]
 
 
@@ -643,6 +644,16 @@ def second_reduction(accuracies: dict[Arm, list[float]]) -> list[RowFinding]:
         for seed, value in enumerate(values)
     ]
     return vision_findings(records, "cpu", "vision_rows_keep_heads")
+
+
+def test_one_step_of_the_two_by_two_is_told_row_by_row_with_its_interval() -> None:
+    runs = [*pair("xcit-m", (80.0, 82.0), (81.0, 83.0)), *pair("tnt-b", (70.0, 71.0), (74.0, 75.0))]
+    said = vision_values.glued(findings_of(runs), budget("cpu"))
+    assert said["vision.depth_alone"].endswith("by an amount that is not measured yet.")  # the other cells are missing
+    second = second_reduction({"before": [70.0, 71.0], "after": [74.0, 75.0]})
+    told = vision_values._each(second, "reshape", "The reshape changes")
+    assert told.startswith("The reshape changes test accuracy by +4.00 [")
+    assert told.endswith("] (XCiT-M) points (two-sided 95 % Welch, n = 2 per arm).")
 
 
 def test_the_second_reduction_stands_beside_the_first_with_its_own_heads_and_numbers() -> None:

@@ -87,4 +87,4 @@ def _lines(shape: Any, inputs: int, seed: int) -> list[dict[str, Any]]:
         torch.manual_seed(seed)
         model = build(shape)
     images = torch.randn(inputs, shape.in_chans, shape.image_size, shape.image_size, generator=generator)
-    return [{"heads": shape.heads[0]} | group for group in by_kind(measure(model, images))]
+    return by_kind(measure(model, images))

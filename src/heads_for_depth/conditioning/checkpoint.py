@@ -13,7 +13,6 @@ from heads_for_depth.datasets import as_input, fashion_mnist
 from heads_for_depth.errors import BadInput
 from heads_for_depth.experiments import Source
 from heads_for_depth.known_models import load_checkpoint
-from heads_for_depth.models import attention_sites
 
 NO_CHECKPOINT = "no checkpoint reachable"
 """What the report says where the reader has given none."""
@@ -33,5 +32,4 @@ def checkpoint_lines(folder: Path, inputs: int = 2, seed: int = 0, source: Sourc
         images = torch.randn(inputs, channels, height, width, generator=torch.Generator().manual_seed(seed))
     else:
         images = as_input(fashion_mnist()["validation"].images[:inputs], height, channels)
-    heads = next(site.heads for site in attention_sites(model))
-    return [{"heads": heads} | group for group in by_kind(measure(model, images))]
+    return by_kind(measure(model, images))

@@ -39,21 +39,32 @@ def main_median(table: Mapping[str, Any], family: str, name: str = "concatenated
     return upper_median([float(row["condition_number"]) for row in layers]) if layers else None
 
 
+def jacobian_median(table: Mapping[str, Any], family: str, name: str = "jacobian") -> float | None:
+    """The same for an object that is formed at the first and last layer of a kind only, so in DaViT in any stage."""
+    kind = "channels" if family == "davit" else None
+    layers = [
+        row
+        for row in layer_rows(table)
+        if row["object"] == name and (row["kind"] == kind if kind else is_main(row, family))
+    ]
+    return upper_median([float(row["condition_number"]) for row in layers]) if layers else None
+
+
 def by_kind(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """κ over the layers of one kind, width and object: median, lowest and highest, in order of appearance."""
+    """κ over the layers of one kind, head count, width and object: median and range, in order of appearance."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in layer_rows(table):
-        groups.setdefault((row["kind"], row["object"], row["rows"], row["columns"]), []).append(row)
+        groups.setdefault((row["heads"], row["kind"], row["object"], row["rows"], row["columns"]), []).append(row)
     return [_group(key, rows) for key, rows in groups.items()]
 
 
 def _group(key: tuple[Any, ...], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    kind, name, tokens, width = key
+    heads, kind, name, tokens, width = key
     values = [float(row["condition_number"]) for row in rows]
     ends = {"median": upper_median(values), "lowest": min(values), "highest": max(values)}
     plain = {label: "inf" if math.isinf(value) else value for label, value in ends.items()}
     return (
-        {"kind": kind, "object": name, "rows": tokens, "columns": width, "layers": len(rows)}
+        {"heads": heads, "kind": kind, "object": name, "rows": tokens, "columns": width, "layers": len(rows)}
         | plain
         | {"gaussian": rows[0]["gaussian"]}
     )

@@ -44,7 +44,7 @@ def heat_map(grid: HeatMap, label: str, digits: int, contours: bool = True) -> F
 
     Where four neighbouring cells are not all recorded, contours have a gap.
     """
-    if not any(map(any, grid.seeds)):
+    if not any(map(any, (*grid.seeds, *grid.failed))):
         return nothing_recorded()
     figure = Figure(figsize=(WIDTH_INCHES, 1.3 + 0.5 * len(grid.depths)))
     axes = figure.subplots()
@@ -54,7 +54,7 @@ def heat_map(grid: HeatMap, label: str, digits: int, contours: bool = True) -> F
     axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, aspect="auto", origin="lower")
     for row, line in enumerate(grid.values):
         for column, value in enumerate(line):
-            _heat_cell(axes, column, row, value, grid.seeds[row][column], digits, (low, high))
+            _heat_cell(axes, column, row, value, _seeds(grid, row, column), digits, (low, high))
     if contours and min(values.shape) > 1 and high > low:
         axes.contour(np.ma.masked_invalid(values), levels=6, colors="white", linewidths=1.0, linestyles="--")
     axes.set_xticks(range(len(grid.heads)), [str(heads) for heads in grid.heads])
@@ -79,11 +79,12 @@ def _parameter_axis(axes: Axes, grid: HeatMap) -> None:
 
 
 def _heat_cell(
-    axes: Axes, column: int, row: int, value: float | None, seeds: int, digits: int, ends: tuple[float, float]
+    axes: Axes, column: int, row: int, value: float | None, seeds: str, digits: int, ends: tuple[float, float]
 ) -> None:
     if value is None:
         box = Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="white", edgecolor=HAIRLINE, hatch="////")
         axes.add_patch(box)
+        axes.text(column, row, seeds, fontsize=7, ha="center", va="center", color=INK)
         return
     share = (value - ends[0]) / (ends[1] - ends[0]) if ends[1] > ends[0] else 1.0
     colour = "white" if share < DARK_SHARE else "black"
@@ -91,7 +92,14 @@ def _heat_cell(
     behind = [withStroke(linewidth=2.5, foreground=mpl.colormaps[COLOUR_MAP](min(1.0, max(0.0, share))))]
     look: dict[str, Any] = {"ha": "center", "va": "center", "color": colour, "path_effects": behind, "zorder": 5}
     axes.text(column, row + 0.12, text, fontsize=9.5, **look)
-    axes.text(column, row - 0.28, f"n {seeds}", fontsize=7, **look)
+    axes.text(column, row - 0.28, seeds, fontsize=7, **look)
+
+
+def _seeds(grid: HeatMap, row: int, column: int) -> str:
+    """What a cell says of its runs: nothing where there are none."""
+    finished, failed = grid.seeds[row][column], grid.failed[row][column]
+    words = [f"n {finished}"] if finished else []
+    return ", ".join([*words, f"{failed} failed"] if failed else words)
 
 
 @styled
@@ -102,7 +110,8 @@ def exchange_rates(found: Sequence[Exchange]) -> Figure:
     figure = Figure(figsize=(WIDTH_INCHES, 4.2))
     axes = figure.subplots()
     steps = list(dict.fromkeys((one.depth, one.shallower) for one in found))
-    top = max([1.0, *(one.upper for one in found if not isinf(one.upper))]) * 1.15
+    drawn = (number for one in found for number in (one.doublings_per_layer, one.lower, one.upper))
+    top = max([1.0, *(number for number in drawn if not isinf(number))]) * 1.15
     for index, step in enumerate(steps):
         ours = [one for one in found if (one.depth, one.shallower) == step]
         _exchange_line(axes, ours, index, len(steps), top)

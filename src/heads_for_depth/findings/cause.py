@@ -48,6 +48,11 @@ def plain_cell(cells: Cells, shape: tuple[int, int]) -> MapCell | None:
     return cells.get((MAP_ROW, *shape))
 
 
+def plain_cells(cells: Cells) -> dict[CellKey, MapCell]:
+    """The map's cells of the three shapes that the arms stand against."""
+    return {key: cell for key, cell in cells.items() if key in {(MAP_ROW, *shape) for shape in PLAIN_SHAPES.values()}}
+
+
 def arm_findings(arms: Cells, mapped: Cells) -> list[ArmFinding]:
     """Every arm but the learning rates, in the order declared, that has a plain cell to stand against."""
     found = []
@@ -101,12 +106,16 @@ class AgainstFinding:
     cell: MapCell
     against: Mapping[str, Difference | None]
     """`deep`, `shallow`, `reshape` -> difference in test accuracy in points."""
+    read: bool | None
+    """Whether its accuracy is read: κ of the shallow shape moved as intended, or nothing was to move it; None where
+    that is not known."""
 
 
 def comparisons(arms: Cells, mapped: Cells) -> list[AgainstFinding]:
     """What the verdict compares: the reshape first, then every lowering intervention on the shallow shape."""
     references = {name: plain_cell(mapped, shape) for name, shape in PLAIN_SHAPES.items()}
     compared = [references["reshape"], *(arms.get((name, *SHALLOW)) for name in LOWERING)]
+    shallow = references["shallow"]
     return [
         AgainstFinding(
             cell=cell,
@@ -114,10 +123,16 @@ def comparisons(arms: Cells, mapped: Cells) -> list[AgainstFinding]:
                 name: None if other is None or other is cell else welch_if_repeated(other.accuracy, cell.accuracy)
                 for name, other in references.items()
             },
+            read=True if cell is references["reshape"] else _lowered(shallow, cell),
         )
         for cell in compared
         if cell is not None
     ]
+
+
+def _lowered(plain: MapCell | None, cell: MapCell) -> bool | None:
+    difference = None if plain is None else log_kappa_difference(plain, cell, "middle")
+    return None if difference is None else moved_down(difference)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,6 +27,8 @@ class HeatMap:
     heads: Sequence[int]
     values: Sequence[Sequence[float | None]]
     seeds: Sequence[Sequence[int]]
+    failed: Sequence[Sequence[int]]
+    """Runs of a cell that diverged or ran out of memory."""
     parameters: Sequence[int]
     """Per depth; they do not depend on heads."""
 
@@ -80,6 +82,7 @@ def heat_map(cells: Cells, quantity: str) -> HeatMap:
         heads=heads,
         values=[[None if cell is None else _value(cell, quantity) for cell in line] for line in grid],
         seeds=[[0 if cell is None else len(cell.runs) for cell in line] for line in grid],
+        failed=[[0 if cell is None else cell.failed for cell in line] for line in grid],
         parameters=[next(cell.parameters for cell in line if cell) for line in grid],
     )
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from heads_for_depth.conditioning.layers import is_main, layer_rows, main_median, upper_median
+from heads_for_depth.conditioning.layers import is_main, jacobian_median, layer_rows, main_median, upper_median
 from heads_for_depth.experiments import ARMS, VISION_ROWS, Arm
 from heads_for_depth.findings.declared import declared
 from heads_for_depth.records import Record
@@ -94,6 +93,8 @@ class TrainingPath:
     head_correlation: Sequence[float | None]
     isotropy: Sequence[float]
     n: int
+    failed: int
+    """Runs that diverged or ran out of memory; of them nothing is shown."""
 
 
 OBJECTS = ("concatenated", "projected", "head", "jacobian")
@@ -106,14 +107,13 @@ def training_paths(records: Iterable[Record]) -> list[TrainingPath]:
     """
     found: dict[tuple[str, str, str], list[Record]] = {}
     for record in declared(records, "conditioning_training"):
-        if record["status"] == "ok":
-            plan = record["plan"]
-            found.setdefault((plan["row"], plan["depth_arm"], plan["heads_arm"]), []).append(record)
+        plan = record["plan"]
+        found.setdefault((plan["row"], plan["depth_arm"], plan["heads_arm"]), []).append(record)
     keys = [(row, depth, heads) for row in VISION_ROWS for depth in ARMS for heads in ARMS]
     return [
         _path(row.title, depth, heads, found[row.name, depth, heads])
         for row, depth, heads in keys
-        if (row.name, depth, heads) in found
+        if any(record["status"] == "ok" for record in found.get((row.name, depth, heads), ()))
     ]
 
 
@@ -123,7 +123,8 @@ def times_of(record: Record) -> list[str]:
     return ["initial", *epochs, "final"]
 
 
-def _path(title: str, depth_arm: Arm, heads_arm: Arm, records: Sequence[Record]) -> TrainingPath:
+def _path(title: str, depth_arm: Arm, heads_arm: Arm, every: Sequence[Record]) -> TrainingPath:
+    records = [record for record in every if record["status"] == "ok"]
     plan, times = records[0]["plan"], times_of(records[0])
     family = plan["shape"]["family"]
     kappas = {name: [_over_runs(records, time, family, name) for time in times] for name in OBJECTS}
@@ -140,22 +141,35 @@ def _path(title: str, depth_arm: Arm, heads_arm: Arm, records: Sequence[Record])
         head_correlation=[_premise(records, time, family, "head_correlation") for time in times],
         isotropy=[_premise(records, time, family, "isotropy") or 0.0 for time in times],
         n=len(records),
+        failed=len(every) - len(records),
     )
 
 
 def _over_runs(records: Sequence[Record], time: str, family: str, name: str) -> float | None:
     """Upper median over the runs that have the object; None where none has."""
-    values = [main_median(record["kappa"][time], family, name) for record in records]
+    of_one_run = jacobian_median if name == "jacobian" else main_median
+    values = [of_one_run(record["kappa"][time], family, name) for record in records]
     present = [value for value in values if value is not None]
     return upper_median(present) if present else None
 
 
 def _layers(records: Sequence[Record], time: str, family: str, column: str) -> float:
-    rows = [row for record in records for row in layer_rows(record["kappa"][time])]
-    return median(r[column] for r in rows if r["object"] == "concatenated" and is_main(r, family, "channels"))
+    """Median over layers, then over runs."""
+    return median(
+        median(
+            row[column]
+            for row in layer_rows(record["kappa"][time])
+            if row["object"] == "concatenated" and is_main(row, family, "channels")
+        )
+        for record in records
+    )
 
 
 def _premise(records: Sequence[Record], time: str, family: str, column: str) -> float | None:
-    rows: list[dict[str, Any]] = [row for record in records for row in layer_rows(record["premises"][time])]
-    values = [r[column] for r in rows if is_main(r, family, "channels") and r[column] is not None]
-    return median(values) if values else None
+    """Median over layers, then over runs; None where no layer has a value, as with a single head."""
+    by_run: list[list[float | None]] = [
+        [r[column] for r in layer_rows(record["premises"][time]) if is_main(r, family, "channels")]
+        for record in records
+    ]
+    medians = [median(values) for run in by_run if (values := [value for value in run if value is not None])]
+    return median(medians) if medians else None

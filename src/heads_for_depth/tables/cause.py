@@ -26,7 +26,8 @@ ARM_TITLES = {
     "res-post-norm": "norms after",
 }
 SHAPE_TITLES = {shape: name for name, shape in PLAIN_SHAPES.items()}
-NOT_YET = "No run of it is recorded yet."
+NOT_YET = "No two arms that are compared have two finished runs each yet."
+NOT_READ = "no, κ not moved as intended"
 
 
 def arm_title(cell: MapCell) -> str:
@@ -82,7 +83,7 @@ def _accuracy_line(finding: ArmFinding, deep: MapCell | None) -> dict[str, str]:
         "arm": arm_title(finding.cell),
         "test accuracy": mean_and_spread(cell.accuracy),
         "against the same shape without [95 %]": with_interval(finding.accuracy),
-        "read": "no, κ not moved as intended" if finding.moved is False and cell.runs else "yes" if cell.runs else NONE,
+        "read": {NONE: "not known yet", "no": NOT_READ}.get(_moved_word(finding), "yes") if cell.runs else NONE,
         "parameters against deep": saving,
         "failed": str(cell.failed),
         "n": str(len(cell.runs) + cell.failed),
@@ -97,7 +98,8 @@ def rates(arms: Mapping[CellKey, MapCell]) -> pd.DataFrame:
         rate = float(cell.row.removeprefix(RATE_ROW))
         shape = SHAPE_TITLES.get((cell.depth, cell.heads), f"depth {cell.depth}, heads {cell.heads}")
         line = lines.setdefault(rate, {"learning rate": f"{rate:g}"})
-        line[shape] = mean_and_spread(cell.accuracy)
+        diverged = f" ({cell.failed} diverged)" if cell.failed else ""
+        line[shape] = f"{mean_and_spread(cell.accuracy)}{diverged}"
         line["n"] = str(min(int(line.get("n", "99")), len(cell.runs) + cell.failed))
     return one_line_at_least([lines[rate] for rate in sorted(lines)], ["learning rate"])
 
@@ -133,12 +135,13 @@ def compared(found: Sequence[AgainstFinding], decision: CauseDecision) -> pd.Dat
 
 def _compared_line(one: AgainstFinding, decision: CauseDecision) -> dict[str, str]:
     name = one.cell.row
-    tests = {"worse than deep by δ": decision.holds_p, "no better than shallow": decision.gains_p,
-             "no worse than the reshape": decision.short_p}  # fmt: skip
+    tests = {"not worse than deep by δ": decision.holds_p, "better than shallow": decision.gains_p,
+             "worse than the reshape": decision.short_p}  # fmt: skip
     return (
         {"arm": arm_title(one.cell)}
         | {f"against {other} [95 %]": with_interval(difference) for other, difference in one.against.items()}
         | {f"p, {words}": f"{p[name]:.3f}" if name in p else NO_NUMBER for words, p in tests.items()}
+        | {"read": NONE if one.read is None else "yes" if one.read else NOT_READ}
         | {"n": str(len(one.cell.runs))}
     )
 
@@ -159,12 +162,12 @@ def glued(
 
 
 def _evidence(against: Sequence[AgainstFinding]) -> str:
-    """The differences that the verdict rests on."""
+    """The differences that the verdict rests on; an intervention that did not move κ as intended is not read."""
     parts = [
         f"{arm_title(one.cell)} against {other} {with_interval(difference)} points (n = {len(one.cell.runs)})"
         for one in against
         for other, difference in one.against.items()
-        if difference is not None
+        if difference is not None and one.read
     ]
     return f"Two-sided 95 % Welch: {'; '.join(parts)}." if parts else NOT_YET
 

@@ -15,7 +15,7 @@ from heads_for_depth.findings.exchange import Exchange
 from heads_for_depth.findings.map_cells import CellKey, MapCell
 from heads_for_depth.findings.map_verdicts import ReshapeFinding
 from heads_for_depth.interventions import TEMPERATURE
-from heads_for_depth.tables.formatting import change, signed, signed_percent, two_digits, whole
+from heads_for_depth.tables.formatting import change, signed, signed_percent, span, two_digits, whole
 from heads_for_depth.tables.throughput import one_line_at_least
 from heads_for_depth.tables.vision import NONE, kappa, mean_and_spread, with_interval
 from heads_for_depth.verdicts import Beyond
@@ -32,6 +32,7 @@ SHORT_TITLES = {
     "tokens-17-fixed-head-dim": f"head_dim {HEAD_DIM}",
     "tokens-50": "50 tokens",
 }
+CELL_TITLES = SWEEP_TITLES | {"tokens-17-twice": "17 tokens, twice the epochs"}
 NOT_REACHED = "not reached"
 
 
@@ -58,12 +59,13 @@ def cells(found: Mapping[CellKey, MapCell], rows: Iterable[str]) -> pd.DataFrame
     """One line per recorded cell of these rows."""
     wanted = set(rows)
     return one_line_at_least(
-        [_cell_line(cell) for cell in found.values() if cell.row in wanted and (cell.runs or cell.failed)], ["depth"]
+        [_cell_line(cell) for cell in found.values() if cell.row in wanted and (cell.runs or cell.failed)], ["sweep"]
     )
 
 
 def _cell_line(cell: MapCell) -> dict[str, str]:
     return {
+        "sweep": CELL_TITLES[cell.row],
         "depth": str(cell.depth),
         "heads": str(cell.heads),
         "head_dim": str(cell.shape.head_dims[0]),
@@ -123,7 +125,7 @@ def _edge_line(finding: EdgeFinding) -> dict[str, str]:
             "reads": NONE, "n": str(finding.n),
         }  # fmt: skip
     return head | {
-        "largest heads that hold": str(edge.heads),
+        "largest heads that hold": str(edge.heads) if edge.any_holds else f"none shown, so {edge.heads}",
         "95 %": f"[{edge.lower}, {edge.upper}]",
         "head_dim": str(head_dim),
         "head_dim / tokens": two_digits(head_dim / finding.tokens),
@@ -137,15 +139,14 @@ def edge_reading(finding: EdgeFinding) -> str:
     if finding.edge is None:
         return NONE
     beyond = finding.edge.beyond
-    word = f"{beyond} {finding.edge.recorded_to}" if beyond is Beyond.NOT_RECORDED else str(beyond)
+    word = f"{beyond} {finding.edge.recorded_to}" if beyond is Beyond.TOO_FEW_RUNS else str(beyond)
     return word if finding.decided else f"{word} (observation)"
 
 
 def seeds_in_words(found: Iterable[MapCell]) -> str:
     """Seeds per cell, and how many of the cells have any: for captions."""
     counts = [len(cell.runs) + cell.failed for cell in found]
-    some = sorted({count for count in counts if count})
+    some = [count for count in counts if count]
     if not some:
         return f"none of {len(counts)} cells recorded yet"
-    span = str(some[0]) if len(some) == 1 else f"{some[0]} to {some[-1]}"
-    return f"n = {span} seeds per cell, {sum(1 for count in counts if count)} of {len(counts)} cells recorded"
+    return f"n = {span(some)} seeds per cell, {len(some)} of {len(counts)} cells recorded"

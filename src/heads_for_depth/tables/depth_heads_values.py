@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isinf
-from statistics import median
+from statistics import fmean
 
 from heads_for_depth.experiments.edge_grid import EDGE_ROWS
-from heads_for_depth.experiments.map_grid import MAP_ROW, TWICE_ROW
+from heads_for_depth.experiments.map_grid import MAP_ROW, OTHER_SEEDS, TWICE_ROW
 from heads_for_depth.findings.edge import EdgeFinding
 from heads_for_depth.findings.exchange import Exchange
 from heads_for_depth.findings.map_cells import CellKey, MapCell
 from heads_for_depth.findings.map_verdicts import ReshapeFinding
 from heads_for_depth.tables.depth_heads import SWEEP_TITLES, seeds_in_words
-from heads_for_depth.tables.formatting import signed
+from heads_for_depth.tables.formatting import signed, span
 from heads_for_depth.tables.vision import with_interval
 from heads_for_depth.verdicts import Beyond
-
-NOTHING = "No run of it is recorded yet."
 
 
 def glued(
@@ -43,40 +41,55 @@ def coverage(mapped: Mapping[CellKey, MapCell]) -> str:
 
 def answer(reshapes: Sequence[ReshapeFinding]) -> str:
     """What half the depth with more heads does, by the rule."""
-    parts = [_answer(finding) for finding in reshapes if finding.difference is not None]
-    return " ".join(parts) if parts else f"The two reshapes that carry a verdict are not recorded yet. {NOTHING}"
+    if not reshapes:
+        return "The map of this profile has none of the reshapes that carry a verdict."
+    parts = [_answer(finding) for finding in reshapes if finding.difference is not None or finding.reshape.failed]
+    return " ".join(parts) if parts else "The reshapes that carry a verdict do not have two finished runs per arm yet."
 
 
 def _answer(finding: ReshapeFinding) -> str:
-    before, after = finding.baseline, finding.reshape
+    before, after, difference = finding.baseline, finding.reshape, finding.difference
+    n = "" if difference is None else _per_arm(difference.baseline_n, difference.reshape_n)
+    measured = "no difference is measured" if difference is None else f"{with_interval(difference)} points ({n})"
+    diverged = f" ({after.failed} runs of the reshape diverged)" if after.failed else ""
     return (
         f"From depth {before.depth} with {before.heads} heads to depth {after.depth} with {after.heads}: "
-        f"{with_interval(finding.difference)} points (two-sided 95 % Welch, n = {finding.verdict.n} per arm), which "
-        f"reads “{finding.verdict.verdict}”; against depth {before.depth} with {after.heads} heads as well, "
-        f"{with_interval(finding.as_many_heads)}; less depth alone, {with_interval(finding.same_heads)}."
+        f"{measured}, which reads “{finding.verdict.verdict}”{diverged}; against depth {before.depth} with "
+        f"{after.heads} heads as well, {with_interval(finding.as_many_heads)}; less depth alone, "
+        f"{with_interval(finding.same_heads)}."
     )
+
+
+def _per_arm(baseline: int, reshape: int) -> str:
+    count = f"{baseline} per arm" if baseline == reshape else f"{baseline} and {reshape}"
+    return f"two-sided 95 % Welch, n = {count}"
 
 
 def exchange(found: Sequence[Exchange]) -> str:
     """How many doublings buy a layer."""
     if not found:
-        return f"No two neighbouring depths have the declared seeds in every cell. {NOTHING}"
+        return (
+            f"The exchange rate needs {OTHER_SEEDS} seeds in every cell of a depth and in one of the next depth, "
+            "which no two depths have yet."
+        )
     more = [one for one in found if one.reached and not one.at_most and one.doublings_per_layer > 0]
     missed = [one for one in found if not one.reached]
-    middle = median(one.doublings_per_layer for one in found)
-    typical = "is not reached" if isinf(middle) else f"is {signed(middle, 2)} doublings per layer given up"
-    seeds = sorted({one.n for one in found})
+    order = sorted(found, key=lambda one: one.doublings_per_layer)
+    centre = order[(len(order) - 1) // 2 : len(order) // 2 + 1]
+    middle = fmean(one.doublings_per_layer for one in centre)
+    bound = "at most " if any(one.at_most for one in centre) else ""
+    typical = "is not reached" if isinf(middle) else f"is {bound}{signed(middle, 2)} doublings per layer given up"
     return (
         f"Of {len(found)} cells, the next smaller depth reaches the same test loss with more heads in {len(more)}, "
         f"with no more heads in {len(found) - len(more) - len(missed)}, and at no head count in {len(missed)}; the "
-        f"median {typical} (observation, n = {seeds[0]} to {seeds[-1]}; the interval of each is in the table)."
+        f"median {typical} (observation, n = {span([one.n for one in found])}; the interval of each is in the table)."
     )
 
 
 def edge(findings: Sequence[EdgeFinding]) -> str:
     """Where the practice breaks, sweep by sweep."""
     parts = [_edge(finding) for finding in findings if finding.edge is not None]
-    return " ".join(parts) if parts else NOTHING
+    return " ".join(parts) if parts else "No sweep over heads has two finished runs at two of its head counts yet."
 
 
 def _edge(finding: EdgeFinding) -> str:
@@ -84,8 +97,12 @@ def _edge(finding: EdgeFinding) -> str:
     assert found is not None, "left out above"
     rest = BEYOND[found.beyond].format(recorded_to=found.recorded_to)
     kind = "" if finding.decided else ", an observation"
+    shown = (
+        f"the largest head count that holds is {found.heads}" if found.any_holds
+        else f"no head count is shown to hold the level of a smaller one, so the edge is the smallest, {found.heads}"
+    )  # fmt: skip
     return (
-        f"{SWEEP_TITLES[finding.row]}, depth {finding.depth}: the largest head count that holds is {found.heads} "
+        f"{SWEEP_TITLES[finding.row]}, depth {finding.depth}: {shown} "
         f"(head_dim {finding.head_dim}; 95 % interval {found.lower} to {found.upper}), {rest}; "
         f"n = {finding.n} in the cell with the fewest{kind}."
     )
@@ -94,7 +111,7 @@ def _edge(finding: EdgeFinding) -> str:
 BEYOND = {
     Beyond.NONE: "the most of the sweep, so there is no edge within its range",
     Beyond.BREAKS: "and every larger one is shown to be worse by more than the margin",
-    Beyond.NOT_RECORDED: "and nothing beyond {recorded_to} is recorded yet",
+    Beyond.TOO_FEW_RUNS: "and beyond {recorded_to} fewer than two runs are finished",
     Beyond.UNDETERMINED: "and beyond it the seeds do not decide",
 }
 """What lies beyond the edge, as the end of a sentence."""

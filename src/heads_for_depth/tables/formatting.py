@@ -1,5 +1,6 @@
 """How numbers are written: digits, signs, units, and gaps."""
 
+from collections.abc import Sequence
 from math import isfinite
 
 MISSING = "not in the record"
@@ -52,3 +53,9 @@ def stages(numbers: tuple[int, ...] | None) -> str:
 def change(before: str, after: str) -> str:
     """A change from one written value to another; one text where they agree."""
     return before if before == after else f"{before} → {after}"
+
+
+def span(numbers: Sequence[int]) -> str:
+    """One number, or the smallest and the largest."""
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"

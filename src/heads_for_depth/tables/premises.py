@@ -101,6 +101,7 @@ def _path_line(path: TrainingPath) -> dict[str, str]:
             "correlation between heads": change(*(_share(path.head_correlation[end]) for end in (0, -1))),
             "isotropy": change(*(_share(path.isotropy[end]) for end in (0, -1))),
             "n": str(path.n),
+            "failed": str(path.failed),
         }
     )
 
@@ -126,7 +127,7 @@ def _ratio_line(before: TrainingPath, after: TrainingPath) -> dict[str, str]:
         "heads": change(str(before.heads), str(after.heads)),
         "κ ×, start": _quotient(few[0], many[0]),
         "κ ×, end": _quotient(few[-1], many[-1]),
-        "n": str(min(before.n, after.n)),
+        "n": str(after.n) if before.n == after.n else f"{before.n} and {after.n}",
     }
 
 

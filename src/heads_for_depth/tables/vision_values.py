@@ -8,7 +8,7 @@ from heads_for_depth.datasets import VALIDATION_IMAGES
 from heads_for_depth.findings.vision import RowFinding
 from heads_for_depth.findings.vision_data import last_epoch_gain, sampling_error, seed_spread
 from heads_for_depth.recipes import Budget
-from heads_for_depth.tables.formatting import signed_percent, whole
+from heads_for_depth.tables.formatting import signed_percent, span, whole
 from heads_for_depth.tables.vision import NONE, mean_and_spread, saving, with_interval
 from heads_for_depth.verdicts import ACCURACY_MARGIN, LOSS_MARGIN, ReducedScaleVerdict
 
@@ -33,7 +33,9 @@ def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
     values |= {f"vision.count.{name.replace(' ', '_')}": str(counts.count(name)) for name in ReducedScaleVerdict}
     values |= {"vision.rows": str(len(counts)), "vision.runs": str(_runs(findings))}
     values["vision.answer"] = answer(findings)
-    values["vision.n"] = _span([f.verdict.n for f in findings])
+    values["vision.depth_alone"] = _each(findings, "less depth, few heads", "With the old heads, less depth changes")
+    values["vision.heads_shallow"] = _each(findings, "more heads, shallow", "At the new depth, more heads change")
+    values["vision.n"] = span([f.verdict.n for f in findings])
     hours = sum(c.train_seconds for f in findings for c in f.cells.values()) / 3600
     measured = {
         "vision.core_hours": hours,
@@ -63,20 +65,25 @@ def answer(findings: Sequence[RowFinding]) -> str:
     )
 
 
+def _each(findings: Sequence[RowFinding], effect: str, opening: str) -> str:
+    """One step of the 2 × 2 in every row, with its interval."""
+    found = [(f.row.title, f.effects[effect]) for f in findings]
+    told = [(title, difference) for title, difference in found if difference is not None]
+    if not told:
+        return f"{opening} test accuracy by an amount that is not measured yet."
+    parts = [f"{with_interval(difference)} ({title})" for title, difference in told]
+    n = span([min(difference.baseline_n, difference.reshape_n) for _, difference in told])
+    return f"{opening} test accuracy by {', '.join(parts)} points (two-sided 95 % Welch, n = {n} per arm)."
+
+
 def glued_second(findings: Sequence[RowFinding]) -> dict[str, str]:
     """What the prose says of the second reduction."""
-    n = _span([finding.verdict.n for finding in findings])
+    n = span([finding.verdict.n for finding in findings])
     return {
         "vision.second.n": n,
         "vision.second.runs": str(_runs(findings)),
         "vision.second.answer": answer(findings),
     }
-
-
-def _span(numbers: Sequence[int]) -> str:
-    """One number, or the smallest and the largest."""
-    low, high = min(numbers), max(numbers)
-    return str(low) if low == high else f"{low} to {high}"
 
 
 def _runs(findings: Sequence[RowFinding]) -> int:

@@ -100,7 +100,9 @@ def _cannot_tell(
     arms = [deep, shallow, reshape, *lowered.values()]
     if any(arm.diverged for arm in arms):
         return "A run of an arm that is compared diverged."
-    if min(min(len(arm.accuracy), len(arm.log_kappa)) for arm in arms) < declared_n or not lowered:
+    if not any(arm.accuracy for arm in lowered.values()):
+        return "No run of an intervention on the shallow shape is recorded."
+    if min(min(len(arm.accuracy), len(arm.log_kappa)) for arm in arms) < declared_n:
         return "An arm that is compared lacks declared seeds."
     if welch_difference(shallow.accuracy, deep.accuracy).p_above(0.0) >= alpha:
         return "The deep shape is not shown to be better than the shallow one, so there is no depth to replace."
@@ -125,7 +127,7 @@ def _read(
         return CauseVerdict.SUFFICES, f"Lowering κ at unchanged heads replaces the depth ({names})."
     if all(short[name] < alpha for name in holds):
         return CauseVerdict.DOES_NOT_SUFFICE, f"With κ lowered as far, accuracy stays below what heads gain ({names})."
-    return CauseVerdict.INCONCLUSIVE, f"The interventions that lowered κ as far do not agree on one answer ({names})."
+    return CauseVerdict.INCONCLUSIVE, f"Neither answer is shown for every intervention that lowered κ as far ({names})."
 
 
 def _adjusted(p_values: Mapping[str, float]) -> dict[str, float]:

@@ -33,7 +33,7 @@ class Beyond(StrEnum):
 
     NONE = "none within the range"
     BREAKS = "breaks beyond"
-    NOT_RECORDED = "not recorded beyond"
+    TOO_FEW_RUNS = "too few runs beyond"
     UNDETERMINED = "undetermined beyond"
 
 
@@ -50,6 +50,11 @@ class Edge:
     """Every head count that could be compared, ascending; the smallest has nothing to be compared with."""
     planned: tuple[int, ...]
     """Every head count of the sweep, also those without two finished seeds."""
+
+    @property
+    def any_holds(self) -> bool:
+        """Whether a head count is shown to hold; if none is, the edge is the smallest, which has no smaller one."""
+        return HeadCount.HOLDS in self.counts.values()
 
     @property
     def recorded_to(self) -> int:
@@ -74,19 +79,21 @@ class Edge:
             return Beyond.NONE
         if self.breaks:
             return Beyond.BREAKS
-        return Beyond.NOT_RECORDED if self.recorded_to < max(self.planned) else Beyond.UNDETERMINED
+        return Beyond.TOO_FEW_RUNS if self.recorded_to < max(self.planned) else Beyond.UNDETERMINED
 
 
 def find_edge(
     arms: Arms, margin: float, generator: np.random.Generator, *, diverged: Sequence[int] = (), resamples: int = 999
 ) -> Edge | None:
-    """The edge of a sweep at a margin in points, or None where fewer than two head counts have two finished seeds.
+    """The edge of a sweep at a margin in points, or None where fewer than two head counts can be told anything of.
 
-    `diverged` lists the head counts of which a run diverged. Raises BadInput for a margin below zero.
+    That takes two finished seeds, or a run that diverged: `diverged` lists the head counts that have one. Raises
+    BadInput for a margin below zero.
     """
     if not margin >= 0:
         raise BadInput("margin", margin, "give a margin in points that is not negative")
-    usable = {heads: np.asarray(arms[heads], dtype=np.float64) for heads in sorted(arms) if len(arms[heads]) > 1}
+    known = [heads for heads in sorted(arms) if len(arms[heads]) > 1 or heads in diverged]
+    usable = {heads: np.asarray(arms[heads], dtype=np.float64) for heads in known}
     if len(usable) < 2:
         return None
     counts = _judged(usable, margin, diverged)
@@ -100,7 +107,7 @@ def find_edge(
 
 
 def _resampled(arms: Mapping[int, Array], generator: np.random.Generator) -> dict[int, Array]:
-    return {heads: values[generator.integers(len(values), size=len(values))] for heads, values in arms.items()}
+    return {heads: generator.choice(values, len(values)) if len(values) else values for heads, values in arms.items()}
 
 
 def _judged(arms: Mapping[int, Array], margin: float, diverged: Sequence[int]) -> dict[int, HeadCount]:
