@@ -170,6 +170,13 @@ def test_only_short_names_of_rows_are_kept_on_one_line(tmp_path: Path):
     assert "short-names" not in classes_of(published_table(tmp_path, long))
 
 
+def test_a_last_column_of_sentences_has_room(tmp_path: Path):
+    words = "the reshape holds the baseline's level (margin 0.5)"
+    for last, roomy in ((words, True), ("81.4 → 81.7", False)):
+        frame = pd.DataFrame({"row": ["XCiT-M"], "reason": [last]})
+        assert ("sentences-last" in classes_of(published_table(tmp_path, frame))) is roomy
+
+
 def test_a_change_and_an_interval_do_not_break_over_lines_but_lists_do(tmp_path: Path):
     frame = pd.DataFrame({"x": ["24 → 12", "[−0.1, 0.4]", "1, 1, 9, 1 → 1, 1, 5, 1"]})
     cells = [row[0] for row in rows_of(published_table(tmp_path, frame))[2:]]

@@ -29,6 +29,8 @@ SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 NOT_DIGITS = re.compile(r"\binf\b|(?<=\d)[eE](?=[+−-]?\d)|(?<=\d) ?[kMG]$|" + MISSING)
 DASH = "—"
 NO_BREAK = "\N{NO-BREAK SPACE}"
+SENTENCE = 48
+"""Characters from which a cell is a sentence."""
 SHORT_NAME = 20
 """Characters of a row's name that a phone's width still has room for beside a column of numbers."""
 
@@ -156,9 +158,10 @@ def _links(kind: str, slug: str, suffixes: tuple[str, ...], profile: str | None)
 
 
 def _table_classes(frame: pd.DataFrame, sortable: bool) -> list[str]:
-    """Names for the style sheet; short names of rows stay on one line."""
-    short = max(len(_cell(value)) for value in frame.iloc[:, 0]) <= SHORT_NAME
-    return ["passport", *(["sortable"] if sortable else []), *(["short-names"] if short else [])]
+    """Names for the style sheet; short names of rows stay on one line, and a last column of sentences has room."""
+    first, last = (max(len(_cell(value)) for value in frame.iloc[:, place]) for place in (0, -1))
+    looks = {"sortable": sortable, "short-names": first <= SHORT_NAME, "sentences-last": last >= SENTENCE}
+    return ["passport", *(name for name, applies in looks.items() if applies)]
 
 
 def _pipe_table(frame: pd.DataFrame) -> list[str]:
