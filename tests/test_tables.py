@@ -373,7 +373,7 @@ def test_an_infinite_kappa_is_written_as_such_and_has_no_factor() -> None:
 
 
 def test_a_factor_below_a_hundredth_is_written_as_a_power_of_ten() -> None:
-    assert movement_of(vit_sweep((1, 1e6), (2, 500.0)))["× from 1 to 2"] == "5.0e-04"
+    assert movement_of(vit_sweep((1, 1e6), (2, 500.0)))["× from 1 to 2"] == "5.0e−4"
 
 
 def test_only_rows_with_records_in_the_setting_have_a_line() -> None:
@@ -626,6 +626,14 @@ def test_the_ledger_tallies_recounts_factors_and_verdicts() -> None:
         "not tested yet",
         "inconclusive: No run of an intervention on the shallow shape is recorded.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [(0.0, "0"), (4.4e-3, "4.4e−3"), (9.96e-11, "1.0e−10"), (1.0, "1.0e0"), (25_000.0, "2.5e4"), (3e10, "3.0e10")],
+)
+def test_powers_of_ten_are_written_without_a_place_to_break(number: float, written: str) -> None:
+    assert formatting.in_powers_of_ten(number) == written
 
 
 # The second reduction

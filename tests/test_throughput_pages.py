@@ -289,12 +289,12 @@ def test_what_was_measured_has_a_line_per_degree_and_marks_processes_that_share_
     assert "machine" not in table
     two = [*MEASURED, replace(MEASURED[0], machine="Intel(R) Other Processor")]
     assert set(parallel_tables.measured(two)["machine"]) == {"Box", "Intel Other"}
-    assert table["difference"].tolist() == ["0", "3.0e-07", "5.0e-07"]
+    assert table["difference"].tolist() == ["0", "3.0e−7", "5.0e−7"]
 
 
 def test_the_sentences_on_parallelism_count_what_the_tables_show() -> None:
     told = parallelism_values.glued(shared.pairs(), PREDICTED, MEASURED)
-    assert "differ from those of one process by at most 5.0e-07 of the largest logit" in told["parallelism.measured"]
+    assert "differ from those of one process by at most 5.0e−7 of the largest logit" in told["parallelism.measured"]
     assert "1 of 2 measurements made exactly two all-reduces a layer" in told["parallelism.measured"]
     assert "0.50 to 0.50 of the baseline's time on one GPU and 0.80 to 0.80 on 8" in told["parallelism.predicted"]
     assert "in 1 of 1 rows the reshape's lead is smaller on 8." in told["parallelism.predicted"]

@@ -660,5 +660,5 @@ def test_repetitions_are_tabled_by_machine_and_experiment() -> None:
     runs = [run("agrees", accuracy=0.01, loss=0.25, kappa=1e-6), run("identical", accuracy=0.0, loss=0.0, kappa=0.0)]
     found = repetitions.repetition({"profile": "cpu", "seed": 7, "of": 9}, runs, provenance)
     (line,) = tables.repeated([found]).to_numpy().tolist()
-    assert line == ["Intel Xeon", "AMD EPYC", "`vision_rows`", "2 (1)", "1.00", "0.250", "1.0e-06"]
+    assert line == ["Intel Xeon", "AMD EPYC", "`vision_rows`", "2 (1)", "1.00", "0.250", "1.0e−6"]
     assert tables.repeated([]).to_numpy().tolist() == [["nothing repeated yet"]]

@@ -12,7 +12,7 @@ from heads_for_depth.findings.cause import AgainstFinding, ArmFinding, KappaCorr
 from heads_for_depth.findings.map_cells import CellKey, MapCell
 from heads_for_depth.statistics import Correlation, Difference
 from heads_for_depth.tables.formatting import NONE as NO_NUMBER
-from heads_for_depth.tables.formatting import signed, signed_percent
+from heads_for_depth.tables.formatting import in_powers_of_ten, signed, signed_percent
 from heads_for_depth.tables.throughput import one_line_at_least
 from heads_for_depth.tables.vision import NONE, kappa, mean_and_spread, with_interval
 from heads_for_depth.verdicts import CauseDecision
@@ -68,7 +68,7 @@ def kappa_ratio(log_kappa: Difference | None) -> str:
 def _ratio(logarithm: float) -> str:
     if logarithm > 500:
         return "inf"
-    return kappa(exp(logarithm)) if logarithm > -7 else f"{exp(logarithm):.1e}"
+    return kappa(exp(logarithm)) if logarithm > -7 else in_powers_of_ten(exp(logarithm))
 
 
 def accuracies(findings: Sequence[ArmFinding], deep: MapCell | None) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from heads_for_depth.experiments import VISION_ROWS, VisionRow
 from heads_for_depth.findings.conditioning import OBJECTS, HeadSweep, Point, Setting, fold_change
 from heads_for_depth.findings.vision import RowFinding
 from heads_for_depth.tables.formatting import NONE as NO_NUMBER
-from heads_for_depth.tables.formatting import change, stages
+from heads_for_depth.tables.formatting import change, in_powers_of_ten, stages
 from heads_for_depth.tables.vision import NONE, kappa
 
 FOLD = "× in the row's range"
@@ -69,7 +69,7 @@ def _fold(before: Point | None, after: Point | None) -> str:
     if before is None or after is None:
         return NONE
     ratio = fold_change(before.condition_number, after.condition_number)
-    return "not finite" if ratio is None else f"{ratio:.2f}" if ratio >= 0.01 else f"{ratio:.1e}"
+    return "not finite" if ratio is None else f"{ratio:.2f}" if ratio >= 0.01 else in_powers_of_ten(ratio)
 
 
 def objects(sweeps: Mapping[Setting, HeadSweep]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 from heads_for_depth.benchmark.files import Benchmark
 from heads_for_depth.benchmark.reading import SpectraLine, spectra_lines
 from heads_for_depth.tables.costs import nothing, with_extremes
-from heads_for_depth.tables.formatting import percent
+from heads_for_depth.tables.formatting import in_powers_of_ten, percent
 from heads_for_depth.tables.vision import kappa
 
 
@@ -43,18 +43,13 @@ def _errors(line: Mapping[str, Any]) -> dict[str, str]:
     return {
         "matrices": f"{line['rows']} × {line['columns']}",
         "κ": _power(line["kappa"]),
-        "bound": small(line["bound"]),
-        "report": small(found["engine, exact entries"]["largest"]),
-        "loop": small(found["loop, exact entries"]["largest"]),
-        "report, rounded entries": small(found["engine, rounded entries"]["largest"]),
+        "bound": in_powers_of_ten(line["bound"]),
+        "report": in_powers_of_ten(found["engine, exact entries"]["largest"]),
+        "loop": in_powers_of_ten(found["loop, exact entries"]["largest"]),
+        "report, rounded entries": in_powers_of_ten(found["engine, rounded entries"]["largest"]),
         "written as": "number" if not infinite else "inf" if infinite == line["matrices"] else "either",
     }
 
 
 def _power(number: int) -> str:
-    return kappa(float(number)) if number < 1e4 else f"{number:.0e}".replace("e+0", "e").replace("e+", "e")
-
-
-def small(error: float) -> str:
-    """An error with two digits, in powers of ten."""
-    return "0" if error == 0 else f"{error:.1e}".replace("e-0", "e−").replace("e-", "e−").replace("e+0", "e")
+    return kappa(float(number)) if number < 1e4 else in_powers_of_ten(float(number), 0)

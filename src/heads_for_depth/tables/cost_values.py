@@ -9,8 +9,7 @@ from heads_for_depth.benchmark.files import Benchmark
 from heads_for_depth.benchmark.reading import ALL_THREADS, gemm_peak, spectra_lines, training_lines
 from heads_for_depth.records import Record
 from heads_for_depth.statistics import welch_difference
-from heads_for_depth.tables.cost_spectra import small
-from heads_for_depth.tables.formatting import percent, whole
+from heads_for_depth.tables.formatting import in_powers_of_ten, percent, whole
 from heads_for_depth.tables.vision import with_interval
 
 NO_BENCHMARK = "There is no benchmark record in this build; the command heads-for-depth bench writes one."
@@ -111,7 +110,7 @@ def _errors(record: Benchmark) -> str:
     ours, theirs = (_largest_errors(lines, name) for name in ("engine", "loop"))
     larger = [error for error, other in zip(ours, theirs, strict=True) if error > other]
     beyond = sum(error > line["bound"] for error, line in zip(ours, lines, strict=True))
-    rest = f"; where it is larger, it is at most {small(max(larger))}" if larger else ""
+    rest = f"; where it is larger, it is at most {in_powers_of_ten(max(larger))}" if larger else ""
     held = "never above the bound" if not beyond else f"above the bound in {beyond}"
     total = len(lines)
     return (

@@ -45,6 +45,14 @@ def two_digits(number: float) -> str:
     return f"{number:.2g}" if number < 10 else f"{number:.0f}"
 
 
+def in_powers_of_ten(number: float, decimals: int = 1) -> str:
+    """A number as 4.4e−3 or 2.5e5; nothing in it breaks over lines."""
+    if number == 0:
+        return "0"
+    digits, _, power = f"{number:.{decimals}e}".partition("e")
+    return f"{digits}e{power.lstrip('+-0') or '0'}" if power[0] == "+" else f"{digits}e{MINUS}{power.lstrip('-0')}"
+
+
 def stages(numbers: tuple[int, ...] | None) -> str:
     """One number, or one per stage."""
     return MISSING if numbers is None else ", ".join(map(str, numbers))

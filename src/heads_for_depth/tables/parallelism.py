@@ -9,7 +9,7 @@ import pandas as pd
 
 from heads_for_depth.findings.parallelism import Measured, Pair, Predicted
 from heads_for_depth.parallelism import Assumptions, Layout, Prediction
-from heads_for_depth.tables.formatting import NONE, change, whole
+from heads_for_depth.tables.formatting import NONE, change, in_powers_of_ten, whole
 from heads_for_depth.tables.verification import short
 
 NOT_MEASURED = "not measured"
@@ -109,7 +109,7 @@ def measured(found: Sequence[Measured]) -> pd.DataFrame:
             **{name: place[name] for name in differ},
             "shape": one.name,
             "degree": str(one.degree),
-            "difference": f"{one.relative_difference:.1e}" if one.relative_difference else "0",
+            "difference": in_powers_of_ten(one.relative_difference),
             "all-reduces": str(one.all_reduces),
             "MB": f"{one.bytes / 1e6:.1f}" + ("" if one.dtype == "float32" else f", {one.dtype}"),
             "seconds": f"{one.seconds:.3f}" + (" ‡" if one.oversubscribed else ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heads_for_depth.findings.parallelism import Measured, Pair, Predicted
+from heads_for_depth.tables.formatting import in_powers_of_ten
 from heads_for_depth.tables.parallelism import direction
 from heads_for_depth.tables.verification import short
 
@@ -81,6 +82,6 @@ def agreement(measured: Sequence[Measured]) -> str:
     plain = sum(one.two_a_layer for one in shared)
     return (
         f"At degrees {degrees} the logits of {len({one.name for one in shared})} models differ from those of one "
-        f"process by at most {largest:.1e} of the largest logit; {plain} of {len(shared)} measurements made exactly "
-        "two all-reduces a layer and communicated nothing else."
+        f"process by at most {in_powers_of_ten(largest)} of the largest logit; {plain} of {len(shared)} measurements "
+        "made exactly two all-reduces a layer and communicated nothing else."
     )

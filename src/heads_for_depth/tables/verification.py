@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from heads_for_depth.provenance import without_marks
-from heads_for_depth.tables.formatting import NONE
+from heads_for_depth.tables.formatting import NONE, in_powers_of_ten
 from heads_for_depth.verification import Verified
 from heads_for_depth.verification.repetitions import QUANTITIES, Repetition
 
@@ -78,7 +78,7 @@ def _repeated(here: str, there: str, experiment: str, runs: Sequence[Mapping[str
         "runs (identical)": f"{len(runs)} ({sum(run['outcome'] == 'identical' for run in runs)})",
         "accuracy (points)": f"{100 * largest['accuracy']:.2f}" if "accuracy" in present else NONE,
         "loss (nats)": f"{largest['loss']:.3f}" if "loss" in present else NONE,
-        "κ (relative)": f"{max(largest['kappa'], largest['large_kappa']):.1e}" if present & KAPPAS else NONE,
+        "κ (relative)": in_powers_of_ten(max(largest["kappa"], largest["large_kappa"])) if present & KAPPAS else NONE,
     }
 
 

@@ -12,7 +12,7 @@ from heads_for_depth.findings.vision import EFFECTS, Cell, RowFinding
 from heads_for_depth.findings.vision_data import SHOWN
 from heads_for_depth.models import count_parameters
 from heads_for_depth.statistics import Difference
-from heads_for_depth.tables.formatting import MISSING, change, signed, signed_percent, stages, whole
+from heads_for_depth.tables.formatting import MISSING, change, in_powers_of_ten, signed, signed_percent, stages, whole
 
 NONE = "not measured"
 EFFECT_TITLES = {
@@ -31,7 +31,7 @@ def kappa(value: float | None) -> str:
     if value == float("inf"):
         return "inf"
     if value >= 1e4:
-        return f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
+        return in_powers_of_ten(value)
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
