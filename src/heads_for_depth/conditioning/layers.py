@@ -33,19 +33,14 @@ def main_median(table: Mapping[str, Any], family: str, name: str = "concatenated
     """Median over layers of κ of one object, in the attention that the family's reshape changes; None without layers.
 
     For models at reduced scale: in DaViT it is the channel attention of the third stage, whose map is smaller than a
-    window there, so that padded windows are rank-deficient by construction.
+    window there, so that padded windows are rank-deficient by construction. DaViT's Jacobian is that of the first and
+    last channel attention, the only ones it is formed for, which lie outside the third stage.
     """
-    layers = [row for row in layer_rows(table) if row["object"] == name and is_main(row, family, "channels")]
-    return upper_median([float(row["condition_number"]) for row in layers]) if layers else None
-
-
-def jacobian_median(table: Mapping[str, Any], family: str, name: str = "jacobian") -> float | None:
-    """The same for an object that is formed at the first and last layer of a kind only, so in DaViT in any stage."""
-    kind = "channels" if family == "davit" else None
+    any_stage = family == "davit" and name == "jacobian"
     layers = [
         row
         for row in layer_rows(table)
-        if row["object"] == name and (row["kind"] == kind if kind else is_main(row, family))
+        if row["object"] == name and (row["kind"] == "channels" if any_stage else is_main(row, family, "channels"))
     ]
     return upper_median([float(row["condition_number"]) for row in layers]) if layers else None
 

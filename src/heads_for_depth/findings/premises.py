@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from heads_for_depth.conditioning.layers import is_main, jacobian_median, layer_rows, main_median, upper_median
+from heads_for_depth.conditioning.layers import is_main, layer_rows, main_median, upper_median
 from heads_for_depth.experiments import ARMS, VISION_ROWS, Arm
 from heads_for_depth.findings.declared import declared
 from heads_for_depth.records import Record
@@ -147,8 +147,7 @@ def _path(title: str, depth_arm: Arm, heads_arm: Arm, every: Sequence[Record]) -
 
 def _over_runs(records: Sequence[Record], time: str, family: str, name: str) -> float | None:
     """Upper median over the runs that have the object; None where none has."""
-    of_one_run = jacobian_median if name == "jacobian" else main_median
-    values = [of_one_run(record["kappa"][time], family, name) for record in records]
+    values = [main_median(record["kappa"][time], family, name) for record in records]
     present = [value for value in values if value is not None]
     return upper_median(present) if present else None
 

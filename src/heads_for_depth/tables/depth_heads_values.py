@@ -69,8 +69,8 @@ def exchange(found: Sequence[Exchange]) -> str:
     """How many doublings buy a layer."""
     if not found:
         return (
-            f"The exchange rate needs {OTHER_SEEDS} seeds in every cell of a depth and in one of the next depth, "
-            "which no two depths have yet."
+            f"The exchange rate needs {OTHER_SEEDS} seeds in every cell of a depth and in one of the next "
+            "larger depth, which no two depths have yet."
         )
     more = [one for one in found if one.reached and not one.at_most and one.doublings_per_layer > 0]
     missed = [one for one in found if not one.reached]

@@ -50,7 +50,7 @@ def in_powers_of_ten(number: float, decimals: int = 1) -> str:
     if number == 0:
         return "0"
     digits, _, power = f"{number:.{decimals}e}".partition("e")
-    return f"{digits}e{power.lstrip('+-0') or '0'}" if power[0] == "+" else f"{digits}e{MINUS}{power.lstrip('-0')}"
+    return f"{digits}e{MINUS if int(power) < 0 else ''}{abs(int(power))}"
 
 
 def stages(numbers: tuple[int, ...] | None) -> str:
