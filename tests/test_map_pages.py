@@ -336,6 +336,11 @@ def test_an_intervention_that_did_not_move_kappa_gains_nothing_in_words():
     assert "shallow, spectral shift" in texts(figure)
 
 
+def test_a_caption_names_the_plain_shapes_that_are_declared():
+    said = cause_tables.plain_shapes_in_words()
+    assert said == "Deep: depth 6, heads 8; shallow: depth 3, heads 8; reshape: depth 3, heads 32"
+
+
 def test_learning_rates_are_one_line_per_rate_and_one_column_per_shape():
     records = [
         one

@@ -659,7 +659,7 @@ def test_one_step_of_the_two_by_two_is_told_row_by_row_with_its_interval() -> No
     said = vision_values.glued(findings_of(runs), budget("cpu"))
     assert said["vision.depth_alone"].endswith("by an amount that is not measured yet.")  # the other cells are missing
     second = second_reduction({"before": [70.0, 71.0], "after": [74.0, 75.0]})
-    told = vision_values._each(second, "reshape", "The reshape changes")
+    told = vision_values.by_row(second, "reshape", "The reshape changes")
     assert told.startswith("The reshape changes test accuracy by +4.00 [")
     assert told.endswith("] (XCiT-M) points (two-sided 95 % Welch, n = 2 per arm).")
 

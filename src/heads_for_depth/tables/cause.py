@@ -36,6 +36,12 @@ def arm_title(cell: MapCell) -> str:
     return f"{shape}, {ARM_TITLES[cell.row]}" if cell.row in ARM_TITLES else shape
 
 
+def plain_shapes_in_words() -> str:
+    """The shapes that the interventions change, for a caption."""
+    named = "; ".join(f"{name}: depth {depth}, heads {heads}" for name, (depth, heads) in PLAIN_SHAPES.items())
+    return named[0].upper() + named[1:]
+
+
 def moved_kappa(findings: Sequence[ArmFinding]) -> pd.DataFrame:
     """One line per arm: κ with the change over κ without, at three times, and whether it moved as intended."""
     return one_line_at_least([_kappa_line(finding) for finding in findings], ["arm"])

@@ -33,8 +33,8 @@ def glued(findings: Sequence[RowFinding], budget: Budget) -> dict[str, str]:
     values |= {f"vision.count.{name.replace(' ', '_')}": str(counts.count(name)) for name in ReducedScaleVerdict}
     values |= {"vision.rows": str(len(counts)), "vision.runs": str(_runs(findings))}
     values["vision.answer"] = answer(findings)
-    values["vision.depth_alone"] = _each(findings, "less depth, few heads", "With the old heads, less depth changes")
-    values["vision.heads_shallow"] = _each(findings, "more heads, shallow", "At the new depth, more heads change")
+    values["vision.depth_alone"] = by_row(findings, "less depth, few heads", "With the old heads, less depth changes")
+    values["vision.heads_shallow"] = by_row(findings, "more heads, shallow", "At the new depth, more heads change")
     values["vision.n"] = span([f.verdict.n for f in findings])
     hours = sum(c.train_seconds for f in findings for c in f.cells.values()) / 3600
     measured = {
@@ -65,8 +65,8 @@ def answer(findings: Sequence[RowFinding]) -> str:
     )
 
 
-def _each(findings: Sequence[RowFinding], effect: str, opening: str) -> str:
-    """One step of the 2 × 2 in every row, with its interval."""
+def by_row(findings: Sequence[RowFinding], effect: str, opening: str) -> str:
+    """One step of the 2 × 2 in every row, with its interval in points; `effect` is a key of a finding's effects."""
     found = [(f.row.title, f.effects[effect]) for f in findings]
     told = [(title, difference) for title, difference in found if difference is not None]
     if not told:
