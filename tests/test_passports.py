@@ -1,5 +1,6 @@
 """Publishing: files with stable names and stable bytes, and fragments that the book can number and link."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 
 from heads_for_depth.errors import BadInput
 from heads_for_depth.passports import glue_values, publish_figure, publish_table
+from heads_for_depth.paths import BOOK
 
 DATA = pd.DataFrame({"heads": [1, 2, 4], "kappa": [1.5e5, 512.0, 268.25]})
 
@@ -170,11 +172,16 @@ def test_only_short_names_of_rows_are_kept_on_one_line(tmp_path: Path):
     assert "short-names" not in classes_of(published_table(tmp_path, long))
 
 
-def test_a_last_column_of_sentences_has_room(tmp_path: Path):
+def test_columns_of_sentences_have_room_wherever_they_stand(tmp_path: Path):
     words = "the reshape holds the baseline's level (margin 0.5)"
-    for last, roomy in ((words, True), ("81.4 → 81.7", False)):
-        frame = pd.DataFrame({"row": ["XCiT-M"], "reason": [last]})
-        assert ("sentences-last" in classes_of(published_table(tmp_path, frame))) is roomy
+    frame = pd.DataFrame({"row": [words], "reason": [words], "top-1": ["81.4 → 81.7"], "basis": [words]})
+    roomy = [name for name in classes_of(published_table(tmp_path, frame)) if name.startswith("sentences")]
+    assert roomy == ["sentences-2", "sentences-4"]
+
+
+def test_the_style_sheet_knows_every_column_of_sentences_in_the_book():
+    styled = set(re.findall(r"\.sentences-(\d+) td:nth-child\(\1\)", (BOOK / "_static" / "report.css").read_text()))
+    assert styled == {str(place) for place in range(2, 11)}
 
 
 def test_a_change_and_an_interval_do_not_break_over_lines_but_lists_do(tmp_path: Path):

@@ -158,10 +158,11 @@ def _links(kind: str, slug: str, suffixes: tuple[str, ...], profile: str | None)
 
 
 def _table_classes(frame: pd.DataFrame, sortable: bool) -> list[str]:
-    """Names for the style sheet; short names of rows stay on one line, and a last column of sentences has room."""
-    first, last = (max(len(_cell(value)) for value in frame.iloc[:, place]) for place in (0, -1))
-    looks = {"sortable": sortable, "short-names": first <= SHORT_NAME, "sentences-last": last >= SENTENCE}
-    return ["passport", *(name for name, applies in looks.items() if applies)]
+    """Names for the style sheet; short names of rows stay on one line, and later columns of sentences have room."""
+    longest = [max(len(_cell(value)) for value in frame.iloc[:, place]) for place in range(frame.shape[1])]
+    looks = {"sortable": sortable, "short-names": longest[0] <= SHORT_NAME}
+    roomy = [f"sentences-{place}" for place, length in enumerate(longest[1:], 2) if length >= SENTENCE]
+    return ["passport", *(name for name, applies in looks.items() if applies), *roomy]
 
 
 def _pipe_table(frame: pd.DataFrame) -> list[str]:
