@@ -16,9 +16,16 @@ from heads_for_depth.experiments.cause_grid import DEEP, LOWERING, RESHAPE, SHAL
 from heads_for_depth.experiments.declaration import FIXED
 from heads_for_depth.experiments.edge_grid import SWEEP_HEADS
 from heads_for_depth.experiments.map_grid import vit
-from heads_for_depth.findings.cause import arm_findings, cause_decision, comparisons, kappa_correlations
+from heads_for_depth.findings.cause import (
+    arm_findings,
+    cause_decision,
+    comparisons,
+    control_findings,
+    kappa_correlations,
+    rate_findings,
+)
 from heads_for_depth.findings.cause_data import arm_lines, rate_lines, scatter_points
-from heads_for_depth.findings.edge import edge_findings
+from heads_for_depth.findings.edge import across_sweeps, edge_findings
 from heads_for_depth.findings.exchange import doublings, exchanges
 from heads_for_depth.findings.map_cells import map_cells
 from heads_for_depth.findings.map_data import cost_points, heat_map, loss_curves, runs_data, sweep_lines
@@ -27,6 +34,7 @@ from heads_for_depth.models import count_parameters
 from heads_for_depth.recipes import budget
 from heads_for_depth.records import Record
 from heads_for_depth.statistics import welch_difference
+from heads_for_depth.tables.depth_heads_values import across
 from heads_for_depth.verdicts import ACCURACY_MARGIN, CauseArm, CauseVerdict, Edge, decide_cause, find_edge
 from heads_for_depth.verification.retraining import declared_run
 from made_up_records import layer, record, table
@@ -419,6 +427,36 @@ def test_the_sweep_at_fixed_head_dim_takes_eight_heads_from_the_map():
     assert {row for row, _ in found} == {"tokens-17", *SWEEP_HEADS}
 
 
+def test_the_other_sweeps_are_read_against_the_maps_own_at_one_depth():
+    level = {1: 82.0, 2: 84.0, 4: 84.0, 8: 84.0, 16: 83.9, 32: 82.0, 64: 81.0}
+    cooled = {heads: 84.0 if heads == 32 else mean for heads, mean in level.items() if heads != 64}
+    long = level | {16: 82.0}
+    own = [one for heads, mean in level.items() for one in cell_records(6, heads, around(mean))]
+    other = [
+        one
+        for row, means in (("tokens-17-fixed-temperature", cooled), ("tokens-50", long))
+        for heads, mean in means.items()
+        for one in cell_records(6, heads, around(mean), "edge", row)
+    ]
+    found = edge_findings(map_cells(own, "cpu", "map"), map_cells(other, "cpu", "edge"))
+    temperature, tokens = across_sweeps(found)  # fixed head_dim has the map's cell at 8 heads only
+    assert (temperature.sweep.row, temperature.breaks, temperature.taken_away) == (
+        "tokens-17-fixed-temperature", (32, 64), (32,),
+    )  # fmt: skip
+    assert (tokens.sweep.row, tokens.added, tokens.taken_away) == ("tokens-50", (16,), ())
+    assert temperature.decided
+    assert tokens.decided
+    said = across([temperature, tokens])
+    assert said.startswith(
+        "Depth 6: of those that break (32, 64), 32 holds at a fixed temperature, which speaks for the "
+    )
+    assert "16 breaks with 50 tokens and not with 17, which speaks for head_dim against the length" in said
+    nothing = across(across_sweeps(edge_findings(map_cells(own[:40], "cpu", "map"), map_cells(other, "cpu", "edge"))))
+    assert "no head count breaks that a fixed temperature could take away" in nothing
+    assert "an observation" in nothing
+    assert across([]).startswith("No other sweep has head counts yet")
+
+
 # The map's verdicts and its data.
 
 
@@ -676,8 +714,47 @@ def test_correlations_over_the_map_find_what_was_put_in():
         assert middle is not None
         assert initial.interval.lower < 0 < initial.interval.upper
         assert middle.interval.lower > 0.9
-        assert (initial.runs, initial.clusters) == (147, 49)
+        assert (initial.runs, initial.clusters, initial.blocks) == (147, 49, 3)
     assert [one.correlation for one in kappa_correlations(map_cells(records[:2], "cpu", "map"))] == [None] * 6
+
+
+def test_the_wider_mlp_stands_against_the_deep_shape_and_the_norms_after_among_themselves():
+    mapped = map_cells(plain_records(), "cpu", "map")
+    records = [
+        one
+        for row, shape, mean in (
+            ("wide-mlp", SHALLOW, 84.0), ("res-post-norm", DEEP, 82.0), ("res-post-norm", RESHAPE, 81.0),
+        )
+        for one in cell_records(*shape, around(mean), "cause", row)
+    ]  # fmt: skip
+    found = {
+        (f.cell.row, (f.cell.depth, f.cell.heads), f.other.row, (f.other.depth, f.other.heads)): f.accuracy
+        for f in control_findings(map_cells(records, "cpu", "cause"), mapped)
+    }
+    expected = {
+        ("wide-mlp", SHALLOW, "tokens-17", DEEP): -1.0,
+        ("wide-mlp", SHALLOW, "tokens-17", RESHAPE): -1.0,
+        ("res-post-norm", SHALLOW, "res-post-norm", DEEP): None,
+        ("res-post-norm", RESHAPE, "res-post-norm", DEEP): -1.0,
+        ("res-post-norm", RESHAPE, "res-post-norm", SHALLOW): None,
+    }
+    assert {key: value and pytest.approx(value.difference) for key, value in found.items()} == expected
+
+
+def test_at_every_learning_rate_the_shapes_stand_against_the_deep_one():
+    levels = {DEEP: 85.0, SHALLOW: 83.0, RESHAPE: 85.5}
+    records = [
+        one
+        for shape, mean in levels.items()
+        for one in cell_records(*shape, [mean - 0.1, mean, mean + 0.1], "cause", "rate-0.0005")
+    ]
+    smallest, *others = rate_findings(map_cells(records, "cpu", "cause"))
+    assert [one.learning_rate for one in (smallest, *others)] == [5e-4, 1e-3, 2e-3, 4e-3, 8e-3]
+    assert smallest.shallow is not None
+    assert smallest.reshape is not None
+    assert smallest.shallow.difference == pytest.approx(-2.0)
+    assert smallest.reshape.difference == pytest.approx(0.5)
+    assert {(one.shallow, one.reshape) for one in others} == {(None, None)}
 
 
 def test_rates_and_scatter_hold_the_runs():

@@ -22,7 +22,14 @@ from heads_for_depth.figures import depth_heads as figures
 from heads_for_depth.figures.premises import kappa_by_epoch
 from heads_for_depth.figures.style import WIDTH_INCHES
 from heads_for_depth.findings import map_data as data
-from heads_for_depth.findings.cause import arm_findings, cause_decision, comparisons, kappa_correlations, plain_cell
+from heads_for_depth.findings.cause import (
+    arm_findings,
+    cause_decision,
+    comparisons,
+    kappa_correlations,
+    plain_cell,
+    rate_findings,
+)
 from heads_for_depth.findings.cause_data import arm_lines, rate_lines, scatter_points
 from heads_for_depth.findings.edge import edge_findings
 from heads_for_depth.findings.exchange import exchanges
@@ -349,10 +356,12 @@ def test_learning_rates_are_one_line_per_rate_and_one_column_per_shape():
         for one in cell_records(*shape, [mean, mean + 1], "cause", row)
     ]
     arms = map_cells(records, "cpu", "cause")
-    lines = cause_tables.rates(arms).to_dict("records")
+    lines = cause_tables.rates(rate_findings(arms)).to_dict("records")
     assert [line["learning rate"] for line in lines] == ["0.0005", "0.001", "0.002", "0.004", "0.008"]
     assert lines[0]["deep"] == "80.50 ± 0.71"
     assert (lines[0]["shallow"], lines[0]["n"]) == ("not measured", "0")
+    assert lines[0]["shallow − deep [95 %]"] == "not measured"
+    assert lines[0]["reshape − deep [95 %]"].startswith("−1.00 [")
     assert "deep: depth 6, heads 8" in texts(drawn(cause_figures.learning_rates(rate_lines(arms))))
 
 

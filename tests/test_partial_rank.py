@@ -74,11 +74,14 @@ def test_the_interval_resamples_groups_whole_covers_and_repeats():
         x = np.repeat(level, 4) + 0.3 * generator.normal(size=80)
         y = np.repeat(generator.normal(size=20), 4) + 0.3 * generator.normal(size=80)  # no correlation
         groups = [i // 4 for i in range(80)]
-        found = clustered_correlation(x, y, groups, np.random.default_rng(1), given=(), resamples=199)
+        found = clustered_correlation(x, y, groups, range(80), np.random.default_rng(1), given=(), resamples=199)
         hits += found.interval.lower <= 0 <= found.interval.upper
-        assert (found.runs, found.clusters) == (80, 20)
+        assert (found.runs, found.clusters, found.blocks) == (80, 20, 80)
     assert hits >= 50  # 95 % nominal; an interval over runs instead of groups covers about 65 %
-    again = [clustered_correlation(x, y, groups, np.random.default_rng(1), given=(), resamples=99) for _ in range(2)]
+    again = [
+        clustered_correlation(x, y, groups, range(80), np.random.default_rng(1), given=(), resamples=99)
+        for _ in range(2)
+    ]
     assert again[0] == again[1]
     assert again[0].value == pytest.approx(stats.spearmanr(x, y).statistic)
 
@@ -86,15 +89,37 @@ def test_the_interval_resamples_groups_whole_covers_and_repeats():
 def test_without_given_the_clustered_correlation_is_the_one_within_groups():
     x, y, _ = draw(4, runs=40)
     groups = [i % 8 for i in range(40)]
-    found = clustered_correlation(x, y, groups, np.random.default_rng(0), resamples=99)
+    found = clustered_correlation(x, y, groups, range(40), np.random.default_rng(0), resamples=99)
     assert found.value == pytest.approx(within_groups_rank_correlation(x, y, groups))
     assert found.interval.lower < found.value < found.interval.upper
 
 
-def test_two_groups_give_no_bounded_interval():
+def test_an_effect_of_the_seed_that_all_cells_share_widens_the_interval_within_cells():
+    hits = 0
+    for number in range(60):
+        generator = np.random.default_rng(number)
+        seeds = np.tile(np.arange(8), 20)
+        x, y = (generator.normal(size=8)[seeds] + generator.normal(size=160) for _ in range(2))  # no correlation
+        cells = [i // 8 for i in range(160)]
+        found = clustered_correlation(x, y, cells, list(seeds), np.random.default_rng(1), resamples=199)
+        hits += found.interval.lower <= 0 <= found.interval.upper
+        assert (found.runs, found.clusters, found.blocks) == (160, 20, 8)
+    assert hits >= 48
+
+
+def test_a_seed_that_few_cells_have_is_drawn_with_the_others():
+    x, y, _ = draw(6, runs=12)
+    cells, seeds = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], [0, 1, 2, 3, 0, 1, 2, 4, 0, 1, 2, 5]
+    found = clustered_correlation(x, y, cells, seeds, np.random.default_rng(0), given=(), resamples=99)
+    assert (found.clusters, found.blocks) == (3, 6)
+    assert -1 <= found.interval.lower < found.value < found.interval.upper <= 1
+
+
+def test_two_groups_or_two_seeds_give_no_bounded_interval():
     x, y, _ = draw(5, runs=10)
-    found = clustered_correlation(x, y, [0] * 5 + [1] * 5, np.random.default_rng(0), given=())
-    assert (found.interval.lower, found.interval.upper) == (-1, 1)
+    for groups, blocks in (([0] * 5 + [1] * 5, list(range(10))), (list(range(10)), [0, 1] * 5)):
+        found = clustered_correlation(x, y, groups, blocks, np.random.default_rng(0), given=())
+        assert (found.interval.lower, found.interval.upper) == (-1, 1)
 
 
 def test_columns_of_different_length_are_refused():

@@ -86,6 +86,14 @@ def test_tuning_runs_come_first_and_every_run_is_recorded(tmp_path: Path, planne
     assert missing(planned, tmp_path) == []
 
 
+def test_a_run_at_a_fixed_rate_keeps_its_place_among_the_others(
+    tmp_path: Path, planned: list[PlannedRun], tiny_run: PlannedRun, trainer: Trainer
+):
+    control = replace(tiny_run, run_id="control")  # takes no rate from tuning, and is no tuning run
+    run_all([planned[0], control, planned[1], *planned[2:]], tmp_path, workers=1)
+    assert ids(trainer.runs) == ids([*planned[2:], planned[0], control, planned[1]])
+
+
 def test_a_second_call_runs_nothing(tmp_path: Path, planned: list[PlannedRun], trainer: Trainer):
     run_all(planned, tmp_path, workers=1)
     before = written(tmp_path)

@@ -1,7 +1,7 @@
 """Changes to a ViT's attention that move κ, the softmax temperature or the norms at unchanged depth, heads and width.
 
 orthogonal-init        Value and output weights start orthogonal, with the Frobenius norm of timm's own start.
-ill-conditioned-init   Value weights start with singular values that fall geometrically to a thousandth of the first.
+ill-conditioned-init   Value weights start with singular values that fall geometrically to a millionth of the first.
 spectral-shift         The concatenated head outputs get their small singular values raised to a tenth of the first.
 head-norm              Every head's output is divided by its root mean square, token by token.
 fixed-temperature      Attention logits are a fixed temperature times the cosine of query and key: the largest logit
@@ -29,8 +29,8 @@ from heads_for_depth.errors import BadInput
 NO_INTERVENTION = "none"
 SHIFT = 0.1
 """λ of the spectral shift: the smallest singular value of the attention output as a share of the largest."""
-ILL_CONDITION = 1e3
-"""Condition number of the value weights after the ill-conditioned initialization."""
+ILL_CONDITION = 1e6
+"""Condition number of the value weights after the ill-conditioned initialization, up to the rounding of float32."""
 TEMPERATURE = 8.0
 """Largest attention logit at fixed temperature: that of unit-scale queries and keys at a head_dim of 64."""
 

@@ -87,16 +87,17 @@ DECLARATION = Declaration(
         "intervention, the deep shape with the lowering ones, the wider MLP, the norms after and the learning rates "
         "are shown with intervals and carry no verdict. Rank correlation (Spearman's) of κ before training and after "
         "the middle epoch with final test loss, over all runs of the map at its own budget: within cells, which is "
-        "read first, and partial, linear in ranks, given depth, heads and parameters; 95 % percentile bootstrap over "
-        "cells, the seeds of a cell kept together; no verdict."
+        "read first, and partial, linear in ranks, given depth, heads and parameters; 95 % percentile bootstrap "
+        "that draws cells and seeds, since the cells of a seed share its random numbers; no verdict."
     ),
     grid=(
         "ViT of the map. Shallow and deep with: a spectral shift (singular values of the head outputs raised to "
         f"{SHIFT:g} of the largest), orthogonal value and output weights at the start, head outputs of unit root mean "
-        f"square. Reshape with value weights of condition number {ILL_CONDITION:g} at the start. Controls: the shallow "
-        f"shape with an MLP of {equal_mlp_width()} at the deep shape's parameters; all three shapes with the norms "
-        f"after (timm's ResPostBlock); all three at peak learning rates {', '.join(f'{rate:g}' for rate in RATES)}. "
-        f"{VERDICT_SEEDS} seeds, {OTHER_SEEDS} in the sweep of learning rates."
+        f"square. Reshape with value weights of condition number {ILL_CONDITION:,.0f} at the start. Controls: the "
+        f"shallow shape with an MLP of {equal_mlp_width()} at the deep shape's parameters; all three shapes with the "
+        f"norms after (timm's ResPostBlock); all three at peak learning rates "
+        f"{', '.join(f'{rate:g}' for rate in RATES)}. {VERDICT_SEEDS} seeds, {OTHER_SEEDS} in the sweep of "
+        "learning rates."
     ),
     budget=map_budget_in_words("The rate is chosen per arm, but in the sweep of learning rates,"),
     expected=(

@@ -130,6 +130,62 @@ def comparisons(arms: Cells, mapped: Cells) -> list[AgainstFinding]:
     ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ControlFinding:
+    """One control against the shape that it is a control for."""
+
+    cell: MapCell
+    other: MapCell
+    accuracy: Difference | None
+    """In points, `cell` minus `other`."""
+
+
+def control_findings(arms: Cells, mapped: Cells) -> list[ControlFinding]:
+    """The wider MLP against the deep shape and the reshape; with the norms after, the three shapes against each other.
+
+    A pair of which the profile lacks a cell, as at smoke size, is left out.
+    """
+    wide = arms.get(("wide-mlp", *SHALLOW))
+    deep, shallow, reshape = (arms.get(("res-post-norm", *shape)) for shape in (DEEP, SHALLOW, RESHAPE))
+    pairs = (
+        (wide, plain_cell(mapped, DEEP)), (wide, plain_cell(mapped, RESHAPE)),
+        (shallow, deep), (reshape, deep), (reshape, shallow),
+    )  # fmt: skip
+    return [
+        ControlFinding(cell=cell, other=other, accuracy=welch_if_repeated(other.accuracy, cell.accuracy))
+        for cell, other in pairs
+        if cell is not None and other is not None
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RateFinding:
+    """All shapes of the control sweep at one peak learning rate."""
+
+    learning_rate: float
+    cells: Mapping[tuple[int, int], MapCell]
+    """(depth, heads) -> its cell."""
+    shallow: Difference | None
+    """Shallow minus deep in test accuracy, in points."""
+    reshape: Difference | None
+    """Reshape minus deep, in points."""
+
+
+def rate_findings(arms: Cells) -> list[RateFinding]:
+    """The sweep of learning rates, the smallest first."""
+    rates = sorted({float(row.removeprefix(RATE_ROW)) for row, _, _ in arms if row.startswith(RATE_ROW)})
+    return [_rate(arms, rate) for rate in rates]
+
+
+def _rate(arms: Cells, rate: float) -> RateFinding:
+    cells = {(depth, heads): cell for (row, depth, heads), cell in arms.items() if row == f"{RATE_ROW}{rate:g}"}
+    shallow, reshape = (
+        welch_if_repeated(cells[DEEP].accuracy, cells[shape].accuracy) if {DEEP, shape} <= cells.keys() else None
+        for shape in (SHALLOW, RESHAPE)
+    )
+    return RateFinding(learning_rate=rate, cells=cells, shallow=shallow, reshape=reshape)
+
+
 def _lowered(plain: MapCell | None, cell: MapCell) -> bool | None:
     difference = None if plain is None else log_kappa_difference(plain, cell, "middle")
     return None if difference is None else moved_down(difference)
@@ -162,7 +218,7 @@ def kappa_correlations(mapped: Cells) -> list[KappaCorrelation]:
 
 def _correlation(mapped: Cells, time: str, given: str, generator: np.random.Generator) -> Correlation | None:
     runs = [(cell, run) for key, cell in mapped.items() if key[0] == MAP_ROW for run in cell.runs if time in run.kappa]
-    groups = [(cell.depth, cell.heads) for cell, _ in runs]
+    groups, seeds = [(cell.depth, cell.heads) for cell, _ in runs], [run.seed for _, run in runs]
     if len(set(groups)) < 3:
         return None
     kappa = [min(run.kappa[time], LARGEST_KAPPA) for _, run in runs]
@@ -174,4 +230,4 @@ def _correlation(mapped: Cells, time: str, given: str, generator: np.random.Gene
         ],
         "the cell": None,
     }[given]
-    return clustered_correlation(kappa, loss, groups, generator, given=fixed)
+    return clustered_correlation(kappa, loss, groups, seeds, generator, given=fixed)

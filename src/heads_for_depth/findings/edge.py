@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from heads_for_depth.experiments.edge_grid import EDGE_ROWS, HEAD_DIM
 from heads_for_depth.experiments.map_grid import MAP_ROW, VERDICT_DEPTHS, VERDICT_SEEDS
 from heads_for_depth.findings.map_cells import CellKey, MapCell
-from heads_for_depth.verdicts import ACCURACY_MARGIN, Edge, find_edge
+from heads_for_depth.verdicts import ACCURACY_MARGIN, Edge, HeadCount, find_edge
 
 SWEEPS = (MAP_ROW, *EDGE_ROWS)
 """The map's own sweep over heads first, then those of experiment `edge`."""
@@ -79,3 +79,51 @@ def _finding(
             arms, ACCURACY_MARGIN, generator, diverged=[heads for heads, cell in ordered.items() if cell.failed]
         ),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcrossFinding:
+    """One sweep read against the map's own at one depth, as declared."""
+
+    base: EdgeFinding
+    """17 tokens, free temperature, fixed d_model."""
+    sweep: EdgeFinding
+    breaks: tuple[int, ...]
+    """Head counts that break in the map's own sweep."""
+    taken_away: tuple[int, ...]
+    """Those of them that hold in the other sweep."""
+    added: tuple[int, ...]
+    """Head counts that hold in the map's own sweep and break in the other one."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether both sweeps have the declared seeds."""
+        return self.base.decided and self.sweep.decided
+
+
+def across_sweeps(findings: Sequence[EdgeFinding]) -> list[AcrossFinding]:
+    """Every other sweep against the map's own at the same depth, where both have head counts that were compared."""
+    bases = {finding.depth: finding for finding in findings if finding.row == MAP_ROW and finding.edge is not None}
+    return [
+        _across(bases[finding.depth], finding)
+        for finding in findings
+        if finding.row != MAP_ROW and finding.edge is not None and finding.depth in bases
+    ]
+
+
+def _across(base: EdgeFinding, sweep: EdgeFinding) -> AcrossFinding:
+    own, other = _counts(base), _counts(sweep)
+    breaks = tuple(heads for heads, count in own.items() if count is HeadCount.BREAKS)
+    return AcrossFinding(
+        base=base,
+        sweep=sweep,
+        breaks=breaks,
+        taken_away=tuple(heads for heads in breaks if other.get(heads) is HeadCount.HOLDS),
+        added=tuple(
+            heads for heads, count in other.items() if count is HeadCount.BREAKS and own.get(heads) is HeadCount.HOLDS
+        ),
+    )
+
+
+def _counts(finding: EdgeFinding) -> Mapping[int, HeadCount]:
+    return {} if finding.edge is None else finding.edge.counts

@@ -25,6 +25,8 @@ class Correlation:
     runs: int
     clusters: int
     """Groups that the bootstrap resamples whole."""
+    blocks: int
+    """Blocks that cross the groups, resampled whole beside them."""
 
 
 def partial_rank_correlation(x: Seeds, y: Seeds, given: Sequence[Seeds] = ()) -> float:
@@ -47,8 +49,7 @@ def within_groups_rank_correlation(x: Seeds, y: Seeds, groups: Sequence[Hashable
     NaN where no group has runs that differ.
     """
     first, second = (rankdata(checked_arm(values, name)) for name, values in (("x", x), ("y", y)))
-    names = {name: place for place, name in enumerate(dict.fromkeys(groups))}
-    index = np.array([names[name] for name in groups])
+    index = _numbered(groups)
     return _pearson(_centred(first, index), _centred(second, index), len(first))
 
 
@@ -72,35 +73,52 @@ def clustered_correlation(
     x: Seeds,
     y: Seeds,
     groups: Sequence[Hashable],
+    blocks: Sequence[Hashable],
     generator: np.random.Generator,
     *,
     given: Sequence[Seeds] | None = None,
     confidence: float = 0.95,
     resamples: int = 999,
 ) -> Correlation:
-    """A rank correlation with a percentile bootstrap interval that resamples whole groups of runs.
+    """A rank correlation with a percentile bootstrap interval that resamples groups and the blocks that cross them.
 
     `given` holds other quantities fixed; without it the correlation is the one within groups. Runs of one group share
-    their design, so the group is the unit. Unbounded below three groups.
+    their design and runs of one block, such as a seed, their random numbers, so both are drawn whole, and a run counts
+    as often as its group times its block (Owen 2007, the pigeonhole bootstrap). Unbounded below three groups or blocks.
     """
     check_confidence(confidence)
     columns = [np.asarray(values, dtype=np.float64) for values in (x, y, *(given or ()))]
-    members = {name: [i for i, other in enumerate(groups) if other == name] for name in dict.fromkeys(groups)}
+    group, block = _numbered(groups), _numbered(blocks)
+    sizes = int(group.max()) + 1, int(block.max()) + 1
+    members = [np.flatnonzero(group == place) for place in range(sizes[0])]
 
-    def correlation(chosen: Sequence[Hashable]) -> float:
-        index = [i for name in chosen for i in members[name]]
-        labels = [place for place, name in enumerate(chosen) for _ in members[name]]
-        one, other, *fixed = (column[index] for column in columns)
+    def correlation(chosen: NDArray[np.int_], times: NDArray[np.int_]) -> float:
+        drawn = [np.repeat(members[place], times[block[members[place]]]) for place in chosen]
+        labels = [place for place, index in enumerate(drawn) for _ in index]
+        if not labels:
+            return float("nan")
+        one, other, *fixed = (column[np.concatenate(drawn)] for column in columns)
         if given is None:
             return within_groups_rank_correlation(one, other, labels)
         return partial_rank_correlation(one, other, fixed)
 
-    names = list(members)
-    drawn = [generator.integers(len(names), size=len(names)) for _ in range(resamples if len(names) > 2 else 0)]
-    found = np.array([correlation([names[i] for i in draw]) for draw in drawn])
+    def again() -> float:
+        chosen, times = (generator.integers(size, size=size) for size in sizes)
+        return correlation(chosen, np.bincount(times, minlength=sizes[1]))
+
     return Correlation(
-        value=correlation(names), interval=_percentiles(found, confidence), runs=len(columns[0]), clusters=len(names)
+        value=correlation(np.arange(sizes[0]), np.ones(sizes[1], dtype=np.int_)),
+        interval=_percentiles(np.array([again() for _ in range(resamples if min(sizes) > 2 else 0)]), confidence),
+        runs=len(columns[0]),
+        clusters=sizes[0],
+        blocks=sizes[1],
     )
+
+
+def _numbered(names: Sequence[Hashable]) -> NDArray[np.int_]:
+    """0, 1, 2, … in the order of first appearance."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return np.array([places[name] for name in names])
 
 
 def _percentiles(values: Array, confidence: float) -> Interval:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from heads_for_depth import records
-from heads_for_depth.experiments import PlannedRun
+from heads_for_depth.experiments import TUNING, PlannedRun
 from heads_for_depth.records import Record
 from heads_for_depth.sweeps.lock import only_sweep
 from heads_for_depth.sweeps.planning import missing, tuned
@@ -55,8 +55,8 @@ def run_all(
     added = 0
     with only_sweep(results):
         remove_half_written(results)
-        for phase in (False, True):
-            todo = missing([run for run in planned if bool(run.tuned_by) is phase], results)
+        for tuning in (True, False):
+            todo = missing([run for run in planned if (run.experiment in TUNING.values()) is tuning], results)
             jobs = as_jobs([tuned(run, results) for run in todo], device)
             settings = (device, folder, attention)
             added += _run_phase(jobs, results, opened, settings) if jobs else 0

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import exp
 
 import pandas as pd
 
-from heads_for_depth.experiments.cause_grid import PLAIN_SHAPES, RATE_ROW
-from heads_for_depth.findings.cause import AgainstFinding, ArmFinding, KappaCorrelation
-from heads_for_depth.findings.map_cells import CellKey, MapCell
+from heads_for_depth.experiments.cause_grid import PLAIN_SHAPES
+from heads_for_depth.findings.cause import (
+    AgainstFinding,
+    ArmFinding,
+    ControlFinding,
+    KappaCorrelation,
+    RateFinding,
+)
+from heads_for_depth.findings.map_cells import MapCell
 from heads_for_depth.statistics import Correlation, Difference
 from heads_for_depth.tables.formatting import NONE as NO_NUMBER
 from heads_for_depth.tables.formatting import in_powers_of_ten, signed, signed_percent
@@ -96,18 +102,40 @@ def _accuracy_line(finding: ArmFinding, deep: MapCell | None) -> dict[str, str]:
     }
 
 
-def rates(arms: Mapping[CellKey, MapCell]) -> pd.DataFrame:
-    """One line per learning rate, one column per shape."""
-    swept = [cell for key, cell in arms.items() if key[0].startswith(RATE_ROW)]
-    lines: dict[float, dict[str, str]] = {}
-    for cell in swept:
-        rate = float(cell.row.removeprefix(RATE_ROW))
-        shape = SHAPE_TITLES.get((cell.depth, cell.heads), f"depth {cell.depth}, heads {cell.heads}")
-        line = lines.setdefault(rate, {"learning rate": f"{rate:g}"})
-        diverged = f" ({cell.failed} diverged)" if cell.failed else ""
-        line[shape] = f"{mean_and_spread(cell.accuracy)}{diverged}"
-        line["n"] = str(min(int(line.get("n", "99")), len(cell.runs) + cell.failed))
-    return one_line_at_least([lines[rate] for rate in sorted(lines)], ["learning rate"])
+def controls(findings: Sequence[ControlFinding]) -> pd.DataFrame:
+    """One line per control and the shape it stands against."""
+    return one_line_at_least([_control_line(finding) for finding in findings], ["arm"])
+
+
+def _control_line(finding: ControlFinding) -> dict[str, str]:
+    counts = [len(cell.runs) + cell.failed for cell in (finding.cell, finding.other)]
+    return {
+        "arm": arm_title(finding.cell),
+        "against": arm_title(finding.other),
+        "difference [95 %]": with_interval(finding.accuracy),
+        "parameters": signed_percent(finding.cell.parameters / finding.other.parameters - 1),
+        "n": str(min(counts)),
+    }
+
+
+def rates(findings: Sequence[RateFinding]) -> pd.DataFrame:
+    """One line per learning rate: accuracy of every shape, and the differences to the deep one."""
+    return one_line_at_least([_rate_line(finding) for finding in findings], ["learning rate"])
+
+
+def _rate_line(finding: RateFinding) -> dict[str, str]:
+    cells = finding.cells.values()
+    return (
+        {"learning rate": f"{finding.learning_rate:g}"}
+        | {arm_title(cell): _with_diverged(cell) for cell in cells}
+        | {"shallow − deep [95 %]": with_interval(finding.shallow)}
+        | {"reshape − deep [95 %]": with_interval(finding.reshape)}
+        | {"n": str(min(len(cell.runs) + cell.failed for cell in cells))}
+    )
+
+
+def _with_diverged(cell: MapCell) -> str:
+    return mean_and_spread(cell.accuracy) + (f" ({cell.failed} diverged)" if cell.failed else "")
 
 
 def correlations(found: Sequence[KappaCorrelation]) -> pd.DataFrame:
@@ -120,6 +148,7 @@ def correlations(found: Sequence[KappaCorrelation]) -> pd.DataFrame:
                 "rank correlation with test loss [95 %]": correlation(one.correlation),
                 "runs": NONE if one.correlation is None else str(one.correlation.runs),
                 "cells": NONE if one.correlation is None else str(one.correlation.clusters),
+                "seeds": NONE if one.correlation is None else str(one.correlation.blocks),
             }
             for one in found
         ]
@@ -204,7 +233,8 @@ def _gains(findings: Sequence[ArmFinding]) -> str:
 def _correlations(found: Sequence[KappaCorrelation]) -> str:
     parts = [
         f"κ {'before training' if one.time == 'initial' else 'after the middle epoch'} given {one.given}: "
-        f"{correlation(one.correlation)} ({one.correlation.runs} runs of {one.correlation.clusters} cells)"
+        f"{correlation(one.correlation)} ({one.correlation.runs} runs, {one.correlation.clusters} cells, "
+        f"{one.correlation.blocks} seeds)"
         for one in found
         if one.correlation is not None
     ]

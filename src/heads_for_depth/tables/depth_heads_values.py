@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import isinf
 from statistics import fmean
 
-from heads_for_depth.experiments.edge_grid import EDGE_ROWS
+from heads_for_depth.experiments.edge_grid import EDGE_ROWS, HEAD_DIM
 from heads_for_depth.experiments.map_grid import MAP_ROW, OTHER_SEEDS, TWICE_ROW
-from heads_for_depth.findings.edge import EdgeFinding
+from heads_for_depth.findings.edge import AcrossFinding, EdgeFinding, across_sweeps
 from heads_for_depth.findings.exchange import Exchange
 from heads_for_depth.findings.map_cells import CellKey, MapCell
 from heads_for_depth.findings.map_verdicts import ReshapeFinding
@@ -28,6 +28,7 @@ def glued(
         "map.answer": answer(reshapes),
         "map.exchange": exchange(exchanges),
         "map.edge": edge(edges),
+        "map.edge.across": across(across_sweeps(edges)),
         "map.edge.coverage": edge_coverage(swept),
     }
 
@@ -115,6 +116,49 @@ BEYOND = {
     Beyond.UNDETERMINED: "and beyond it the seeds do not decide",
 }
 """What lies beyond the edge, as the end of a sentence."""
+
+
+SPEAKS_FOR = {
+    "tokens-17-fixed-temperature": "the sharpness of attention",
+    "tokens-17-fixed-head-dim": "the width of a head, or for the capacity that grows with it",
+    "tokens-50": "head_dim against the length of the sequence",
+}
+"""Sweep -> what a difference to the map's own speaks for, as declared."""
+
+
+def across(findings: Sequence[AcrossFinding]) -> str:
+    """What the other sweeps say about the map's own, depth by depth."""
+    parts = [_across(finding) for finding in findings]
+    return " ".join(parts) if parts else "No other sweep has head counts yet that can be read against the map's own."
+
+
+def _across(finding: AcrossFinding) -> str:
+    row = finding.sweep.row
+    longer = row == "tokens-50"
+    changed = finding.added if longer else finding.taken_away
+    told = (
+        _counted(finding.added, "breaks", "break") + " with 50 tokens and not with 17" if longer
+        else f"no head count breaks that a {SWEEPS_IN_WORDS[row]} could take away" if not finding.breaks
+        else f"of those that break ({', '.join(map(str, finding.breaks))}), "
+        f"{_counted(finding.taken_away, 'holds', 'hold')} at a {SWEEPS_IN_WORDS[row]}"
+    )  # fmt: skip
+    reading = f", which speaks for {SPEAKS_FOR[row]}" if changed else ""
+    kind = "" if finding.decided else ", an observation"
+    n = min(finding.base.n, finding.sweep.n)
+    return f"Depth {finding.sweep.depth}: {told}{reading} (n = {n} in the cell with the fewest{kind})."
+
+
+SWEEPS_IN_WORDS = {
+    "tokens-17-fixed-temperature": "fixed temperature",
+    "tokens-17-fixed-head-dim": f"fixed head_dim of {HEAD_DIM}",
+}
+
+
+def _counted(heads: Sequence[int], one: str, more: str) -> str:
+    """How many head counts do something, by number."""
+    if not heads:
+        return f"none is shown to {more}"
+    return f"{', '.join(map(str, heads))} {one if len(heads) == 1 else more}"
 
 
 def edge_coverage(swept: Mapping[CellKey, MapCell]) -> str:
