@@ -440,21 +440,41 @@ def test_the_other_sweeps_are_read_against_the_maps_own_at_one_depth():
     ]
     found = edge_findings(map_cells(own, "cpu", "map"), map_cells(other, "cpu", "edge"))
     temperature, tokens = across_sweeps(found)  # fixed head_dim has the map's cell at 8 heads only
-    assert (temperature.sweep.row, temperature.breaks, temperature.taken_away) == (
-        "tokens-17-fixed-temperature", (32, 64), (32,),
-    )  # fmt: skip
-    assert (tokens.sweep.row, tokens.added, tokens.taken_away) == ("tokens-50", (16,), ())
+    assert temperature.sweep.row == "tokens-17-fixed-temperature"
+    assert (temperature.own_breaks, temperature.untested, temperature.taken_away) == ((32, 64), (64,), (32,))
+    assert (tokens.sweep.row, tokens.breaks_only_here, tokens.taken_away) == ("tokens-50", (16,), ())
     assert temperature.decided
     assert tokens.decided
-    said = across([temperature, tokens])
-    assert said.startswith(
-        "Depth 6: of those that break (32, 64), 32 holds at a fixed temperature, which speaks for the "
+    assert across([temperature, tokens]) == (
+        "17 tokens, fixed temperature 8, depth 6: of the head counts that break with 17 tokens (32, 64 heads), 32 "
+        "heads hold here (64 heads not measured here), which speaks for the sharpness of attention (n = 8 in the cell "
+        "with the fewest). 50 tokens, depth 6: of the head counts that hold with 17 tokens, 16 heads break with 50, "
+        "which speaks for head_dim against the length of the sequence (n = 8 in the cell with the fewest)."
     )
-    assert "16 breaks with 50 tokens and not with 17, which speaks for head_dim against the length" in said
-    nothing = across(across_sweeps(edge_findings(map_cells(own[:40], "cpu", "map"), map_cells(other, "cpu", "edge"))))
-    assert "no head count breaks that a fixed temperature could take away" in nothing
-    assert "an observation" in nothing
     assert across([]).startswith("No other sweep has head counts yet")
+
+
+def test_a_break_that_the_other_sweep_cannot_show_is_not_read_as_one_that_stays():
+    level = dict.fromkeys(HEADS, 84.0)
+    rows = {"tokens-17-fixed-temperature": level, "tokens-50": level}
+    for own, words in (
+        (level | {64: 80.0}, "the head counts that break with 17 tokens (64 heads) are not measured here (n"),
+        (level | {32: 80.0}, "of the head counts that break with 17 tokens (32 heads), 32 heads hold here, which"),
+        (level, "no head count is shown to break with 17 tokens, so that there is no break to take away (n"),
+    ):
+        mapped = [one for heads, mean in own.items() for one in cell_records(3, heads, around(mean))]
+        swept = [
+            one
+            for row, means in rows.items()
+            for heads in SWEEP_HEADS[row]
+            for one in cell_records(3, heads, around(means[heads]), "edge", row)
+        ]
+        found = edge_findings(map_cells(mapped, "cpu", "map"), map_cells(swept, "cpu", "edge"))
+        said = across(across_sweeps(found))
+        assert words in said
+        assert (
+            "50 tokens, depth 3: of the head counts that hold with 17 tokens, none is shown to break with 50 (n" in said
+        )
 
 
 # The map's verdicts and its data.

@@ -63,7 +63,6 @@ def cause_arms() -> list[CauseArm]:
     ]
 
 
-_NAMES = {DEEP: "the deep shape", SHALLOW: "the shallow shape", RESHAPE: "the reshape"}
 DECLARATION = Declaration(
     experiment="cause",
     hypothesis=(
@@ -71,24 +70,25 @@ DECLARATION = Declaration(
         "unchanged heads lets depth drop as well."
     ),
     rule=(
-        "Deep: depth 6, heads 8. Shallow: depth 3, heads 8. Reshape: depth 3, heads 32. κ is that of the concatenated "
-        "heads after the middle epoch, median over layers; its logarithm is compared, an infinite κ taken as 1e16. The "
-        "first that applies decides. (1) Inconclusive, if the deep, shallow or reshape arm or a lowering intervention "
-        f"on the shallow shape lacks one of seeds 0 to {VERDICT_SEEDS - 1} or has a run that diverged. (2) "
-        "Inconclusive, unless deep is better than shallow, and reshape better than shallow (test accuracy, Welch's "
-        "one-sided 95 %), and κ of the reshape below κ of shallow (two-sided 95 % Welch interval of the difference "
-        "below zero). (3) An intervention counts if it lowered κ of the shallow shape (interval below zero) at least "
-        "as far as the heads do (mean log κ not above the reshape's). Inconclusive, if none counts. (4) Conditioning "
-        "suffices, if every intervention that counts makes the shallow shape non-inferior to deep (one-sided 95 % "
-        "Welch, margin 0.5 points, Holm over those that count) and better than plain shallow (one-sided 95 %, Holm "
-        "likewise). (5) Conditioning does not suffice, if every intervention that counts leaves the shallow shape "
-        "worse than the reshape (one-sided 95 %, each of them). (6) Else inconclusive. The accuracy of an intervention "
-        "whose κ did not move as intended (interval on the intended side of zero) is shown as not read. The raising "
-        "intervention, the deep shape with the lowering ones, the wider MLP, the norms after and the learning rates "
-        "are shown with intervals and carry no verdict. Rank correlation (Spearman's) of κ before training and after "
-        "the middle epoch with final test loss, over all runs of the map at its own budget: within cells, which is "
-        "read first, and partial, linear in ranks, given depth, heads and parameters; 95 % percentile bootstrap "
-        "that draws cells and seeds, since the cells of a seed share its random numbers; no verdict."
+        "Deep: depth 6, heads 8. Shallow: depth 3, heads 8. Reshape: depth 3, heads 32. κ is that of the "
+        "concatenated heads after the middle epoch, median over layers; its logarithm is compared, an infinite κ "
+        "taken as 1e16. The first that applies decides. (1) Inconclusive, if the deep, shallow or reshape arm or a "
+        f"lowering intervention on the shallow shape lacks one of seeds 0 to {VERDICT_SEEDS - 1} or has a run that "
+        "diverged or ran out of memory. (2) Inconclusive, unless deep is better than shallow, and reshape better "
+        "than shallow (test accuracy, Welch's one-sided 95 %), and κ of the reshape below κ of shallow (two-sided 95 "
+        "% Welch interval of the difference below zero). (3) An intervention counts if it lowered κ of the shallow "
+        "shape (interval below zero) at least as far as the heads do (mean log κ not above the reshape's). "
+        "Inconclusive, if none counts. (4) Conditioning suffices, if every intervention that counts makes the "
+        "shallow shape non-inferior to deep (one-sided 95 % Welch, margin 0.5 points, Holm over those that count) "
+        "and better than plain shallow (one-sided 95 %, Holm likewise). (5) Conditioning does not suffice, if every "
+        "intervention that counts leaves the shallow shape worse than the reshape (one-sided 95 %, each of them). "
+        "(6) Else inconclusive. The accuracy of an intervention whose κ did not move as intended (interval on the "
+        "intended side of zero) is shown as not read. The raising intervention, the deep shape with the lowering "
+        "ones, the wider MLP, the norms after and the learning rates are shown with intervals and carry no verdict. "
+        "Rank correlation (Spearman's) of κ before training and after the middle epoch with final test loss, over "
+        "all finished runs of the map at its own budget: within cells, which is read first, and partial, linear in "
+        "ranks, given depth, heads and parameters; 95 % percentile bootstrap that draws cells and seeds, since the "
+        "cells of a seed share its random numbers; no verdict."
     ),
     grid=(
         "ViT of the map. Shallow and deep with: a spectral shift (singular values of the head outputs raised to "
@@ -99,7 +99,7 @@ DECLARATION = Declaration(
         f"{', '.join(f'{rate:g}' for rate in RATES)}. {VERDICT_SEEDS} seeds, {OTHER_SEEDS} in the sweep of "
         "learning rates."
     ),
-    budget=map_budget_in_words("The rate is chosen per arm, but in the sweep of learning rates,"),
+    budget=map_budget_in_words("The rate is chosen per arm, except in the sweep of learning rates,"),
     expected=(
         "The spectral shift bounds κ by its construction. From the literature on conditioning a gain of a few tenths "
         "of a point; whether it replaces layers is open."

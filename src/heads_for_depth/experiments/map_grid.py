@@ -43,9 +43,10 @@ DECLARATION = Declaration(
         "smaller depth of the grid, the doublings of heads at which that depth first reaches the same loss, going "
         "from few heads to many, interpolated linearly in the logarithm of the heads, over the layers given up. "
         "Where the smallest head count has the loss already, the number is an upper bound; where none has, it is not "
-        f"reached. It needs {OTHER_SEEDS} seeds in the cell and in every cell of the smaller depth. Its interval is a "
-        "95 % percentile bootstrap of the cells' means from residuals pooled over the map, nominal at these seed "
-        "counts, and taken as independent though the cells of a seed share the order of the images."
+        f"reached. It needs {OTHER_SEEDS} finished seeds in the cell and in every cell of the smaller depth. Its "
+        "interval is a 95 % percentile bootstrap of the cells' means from residuals pooled over the map, nominal at "
+        "these seed counts; the residuals are taken as independent though the cells of a seed share the order of the "
+        "images."
     ),
     grid=(
         f"ViT of timm, d_model {D_MODEL}, MLP width {4 * D_MODEL}, 28 px, patch 7 (17 tokens): depth "

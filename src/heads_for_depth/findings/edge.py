@@ -85,43 +85,45 @@ def _finding(
 class AcrossFinding:
     """One sweep read against the map's own at one depth, as declared."""
 
-    base: EdgeFinding
-    """17 tokens, free temperature, fixed d_model."""
+    own: EdgeFinding
+    """The map's sweep: 17 tokens, free temperature, fixed d_model."""
     sweep: EdgeFinding
-    breaks: tuple[int, ...]
+    own_breaks: tuple[int, ...]
     """Head counts that break in the map's own sweep."""
+    untested: tuple[int, ...]
+    """Those of them that this sweep does not have, or has too few runs of."""
     taken_away: tuple[int, ...]
-    """Those of them that hold in the other sweep."""
-    added: tuple[int, ...]
-    """Head counts that hold in the map's own sweep and break in the other one."""
+    """Those of them that hold in this sweep."""
+    breaks_only_here: tuple[int, ...]
+    """Head counts that hold in the map's own sweep and break in this one."""
 
     @property
     def decided(self) -> bool:
         """Whether both sweeps have the declared seeds."""
-        return self.base.decided and self.sweep.decided
+        return self.own.decided and self.sweep.decided
 
 
 def across_sweeps(findings: Sequence[EdgeFinding]) -> list[AcrossFinding]:
     """Every other sweep against the map's own at the same depth, where both have head counts that were compared."""
-    bases = {finding.depth: finding for finding in findings if finding.row == MAP_ROW and finding.edge is not None}
+    own = {finding.depth: finding for finding in findings if finding.row == MAP_ROW and finding.edge is not None}
     return [
-        _across(bases[finding.depth], finding)
+        _across(own[finding.depth], finding)
         for finding in findings
-        if finding.row != MAP_ROW and finding.edge is not None and finding.depth in bases
+        if finding.row != MAP_ROW and finding.edge is not None and finding.depth in own
     ]
 
 
-def _across(base: EdgeFinding, sweep: EdgeFinding) -> AcrossFinding:
-    own, other = _counts(base), _counts(sweep)
-    breaks = tuple(heads for heads, count in own.items() if count is HeadCount.BREAKS)
+def _across(own: EdgeFinding, sweep: EdgeFinding) -> AcrossFinding:
+    here, there = _counts(sweep), _counts(own)
+    own_breaks = tuple(heads for heads, count in there.items() if count is HeadCount.BREAKS)
+    broken_here = (heads for heads, count in here.items() if count is HeadCount.BREAKS)
     return AcrossFinding(
-        base=base,
+        own=own,
         sweep=sweep,
-        breaks=breaks,
-        taken_away=tuple(heads for heads in breaks if other.get(heads) is HeadCount.HOLDS),
-        added=tuple(
-            heads for heads, count in other.items() if count is HeadCount.BREAKS and own.get(heads) is HeadCount.HOLDS
-        ),
+        own_breaks=own_breaks,
+        untested=tuple(heads for heads in own_breaks if heads not in here),
+        taken_away=tuple(heads for heads in own_breaks if here.get(heads) is HeadCount.HOLDS),
+        breaks_only_here=tuple(heads for heads in broken_here if there.get(heads) is HeadCount.HOLDS),
     )
 
 

@@ -108,13 +108,14 @@ def controls(findings: Sequence[ControlFinding]) -> pd.DataFrame:
 
 
 def _control_line(finding: ControlFinding) -> dict[str, str]:
-    counts = [len(cell.runs) + cell.failed for cell in (finding.cell, finding.other)]
+    pair = finding.cell, finding.other
     return {
         "arm": arm_title(finding.cell),
         "against": arm_title(finding.other),
         "difference [95 %]": with_interval(finding.accuracy),
         "parameters": signed_percent(finding.cell.parameters / finding.other.parameters - 1),
-        "n": str(min(counts)),
+        "n": str(min(len(cell.runs) + cell.failed for cell in pair)),
+        "failed": str(sum(cell.failed for cell in pair)),
     }
 
 
@@ -234,7 +235,7 @@ def _correlations(found: Sequence[KappaCorrelation]) -> str:
     parts = [
         f"κ {'before training' if one.time == 'initial' else 'after the middle epoch'} given {one.given}: "
         f"{correlation(one.correlation)} ({one.correlation.runs} runs, {one.correlation.clusters} cells, "
-        f"{one.correlation.blocks} seeds)"
+        f"{one.correlation.blocks} {'seed' if one.correlation.blocks == 1 else 'seeds'})"
         for one in found
         if one.correlation is not None
     ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isinf
 from statistics import fmean
 
-from heads_for_depth.experiments.edge_grid import EDGE_ROWS, HEAD_DIM
+from heads_for_depth.experiments.edge_grid import EDGE_ROWS
 from heads_for_depth.experiments.map_grid import MAP_ROW, OTHER_SEEDS, TWICE_ROW
 from heads_for_depth.findings.edge import AcrossFinding, EdgeFinding, across_sweeps
 from heads_for_depth.findings.exchange import Exchange
@@ -127,38 +127,40 @@ SPEAKS_FOR = {
 
 
 def across(findings: Sequence[AcrossFinding]) -> str:
-    """What the other sweeps say about the map's own, depth by depth."""
+    """What every other sweep says about the map's own, depth by depth."""
     parts = [_across(finding) for finding in findings]
     return " ".join(parts) if parts else "No other sweep has head counts yet that can be read against the map's own."
 
 
 def _across(finding: AcrossFinding) -> str:
-    row = finding.sweep.row
-    longer = row == "tokens-50"
-    changed = finding.added if longer else finding.taken_away
-    told = (
-        _counted(finding.added, "breaks", "break") + " with 50 tokens and not with 17" if longer
-        else f"no head count breaks that a {SWEEPS_IN_WORDS[row]} could take away" if not finding.breaks
-        else f"of those that break ({', '.join(map(str, finding.breaks))}), "
-        f"{_counted(finding.taken_away, 'holds', 'hold')} at a {SWEEPS_IN_WORDS[row]}"
-    )  # fmt: skip
+    row, own, tested = finding.sweep.row, finding.own_breaks, len(finding.own_breaks) > len(finding.untested)
+    if row == "tokens-50":
+        changed = finding.breaks_only_here
+        told = f"of the head counts that hold with 17 tokens, {_counted(changed, 'break')} with 50"
+    elif not own:
+        changed = ()
+        told = "no head count is shown to break with 17 tokens, so that there is no break to take away"
+    else:
+        changed = finding.taken_away
+        told = f"of the head counts that break with 17 tokens ({_listed(own)}), {_counted(changed, 'hold')} here"
+        told += f" ({_listed(finding.untested)} not measured here)" if finding.untested and tested else ""
+        told = told if tested else f"the head counts that break with 17 tokens ({_listed(own)}) are not measured here"
     reading = f", which speaks for {SPEAKS_FOR[row]}" if changed else ""
     kind = "" if finding.decided else ", an observation"
-    n = min(finding.base.n, finding.sweep.n)
-    return f"Depth {finding.sweep.depth}: {told}{reading} (n = {n} in the cell with the fewest{kind})."
+    n = min(finding.own.n, finding.sweep.n)
+    return (
+        f"{SWEEP_TITLES[row]}, depth {finding.sweep.depth}: {told}{reading} "
+        f"(n = {n} in the cell with the fewest{kind})."
+    )
 
 
-SWEEPS_IN_WORDS = {
-    "tokens-17-fixed-temperature": "fixed temperature",
-    "tokens-17-fixed-head-dim": f"fixed head_dim of {HEAD_DIM}",
-}
+def _counted(heads: Sequence[int], what: str) -> str:
+    """Which head counts are shown to do something."""
+    return f"{_listed(heads)} {what}" if heads else f"none is shown to {what}"
 
 
-def _counted(heads: Sequence[int], one: str, more: str) -> str:
-    """How many head counts do something, by number."""
-    if not heads:
-        return f"none is shown to {more}"
-    return f"{', '.join(map(str, heads))} {one if len(heads) == 1 else more}"
+def _listed(heads: Sequence[int]) -> str:
+    return f"{', '.join(map(str, heads))} heads"
 
 
 def edge_coverage(swept: Mapping[CellKey, MapCell]) -> str:
