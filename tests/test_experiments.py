@@ -306,7 +306,7 @@ def test_the_estimate_grows_with_depth_images_and_inputs(tiny_run: PlannedRun):
 
 
 def test_the_cpu_plan_is_a_matter_of_hours_on_two_cores(cpu_plan: list[PlannedRun]):
-    assert 0.5 < sum(map(estimated_seconds, cpu_plan)) / 3600 / 2 < 6
+    assert 0.5 < sum(map(estimated_seconds, cpu_plan)) / 3600 / 2 < 18  # the rows about 6, the map and the rest 9 more
 
 
 @pytest.mark.parametrize(

@@ -590,39 +590,47 @@ def first_page() -> list[RowFinding]:
     return findings_of([*pair("xcit-m", level(85), level(85)), *pair("tnt-b", (85.0, 86.0), (84.0, 85.0))])
 
 
+def second_page() -> list[RowFinding]:
+    return second_reduction({"before": level(85), "after": level(80)})
+
+
 def test_the_first_table_has_a_line_for_every_published_row() -> None:
-    frame = verdicts.verdicts(first_page(), RECOUNTS, SWEEPS)
+    frame = verdicts.verdicts(first_page(), second_page(), RECOUNTS, SWEEPS)
     assert list(frame["row"]) == ["XCiT-M", "TNT-B", "XCiT-L"]
     assert list(frame["its stated shape"]) == ["contradicts its stated shape", "recounts", "within 1 %"]
     assert list(frame["κ, after / before"]) == ["0.80", "not measured", "not measured"]
     assert list(frame["n"]) == ["8", "2", "0"]
     assert list(frame["verdict"]) == ["reproduced at reduced scale", "inconclusive", "inconclusive"]
+    assert list(frame["second reduction"]) == ["not reproduced at reduced scale", "inconclusive", "inconclusive"]
+    assert frame["its difference [95 %]"][0].startswith("−5.00 [")
+    assert list(frame["its n"]) == ["8", "0", "0"]
     assert frame["LIT-527: Top-1"][0] == "81.4 → 81.7 (+0.3)"
     assert frame["LIT-527: parameters"][0] == "−30.1 %"
     assert frame["our difference [95 %]"][2] == "not measured"
 
 
 def test_the_table_of_the_readme_is_a_markdown_table_with_its_hardware() -> None:
-    lines = verdicts.readme(verdicts.verdicts(first_page(), RECOUNTS, SWEEPS), "Model A, 2 cores", "2026-03-01").split(
-        "\n"
-    )
+    lines = verdicts.readme(
+        verdicts.verdicts(first_page(), second_page(), RECOUNTS, SWEEPS), "Model A, 2 cores", "2026-03-01"
+    ).split("\n")
     tabled = [line for line in lines if line.startswith("|")]
     assert len(tabled) == 2 + 3
-    assert {line.count("|") for line in tabled} == {8}
-    assert tabled[1] == "|" + " --- |" * 7
+    assert {line.count("|") for line in tabled} == {11}
+    assert tabled[1] == "|" + " --- |" * 10
     assert tabled[4].startswith(
-        "| XCiT-L | inconclusive | not measured | 0 | 81.4 → 81.7 (+0.3) | −30.1 % | within 1 % |"
+        "| XCiT-L | inconclusive | not measured | 0 | inconclusive | not measured | 0 | 81.4 → 81.7 (+0.3) | −30.1 % |"
     )
     assert lines[len(tabled)] == ""
     assert lines[-1].endswith("Trained on Model A, 2 cores, 2026-03-01.")
 
 
 def test_the_ledger_tallies_recounts_factors_and_verdicts() -> None:
-    outcomes = verdicts.ledger(first_page(), RECOUNTS, SWEEPS, cause_decision({}, {}))["outcome"]
+    outcomes = verdicts.ledger(first_page(), second_page(), RECOUNTS, SWEEPS, cause_decision({}, {}))["outcome"]
     assert list(outcomes) == [
         "1 of 3 contradicts its stated shape, 1 of 3 recounts, 1 of 3 within 1 %",
         "κ changes by a factor of 0.80, not measured, not measured",
-        "1 of 3 reproduced at reduced scale, 2 of 3 inconclusive",
+        "1 of 3 reproduced at reduced scale, 2 of 3 inconclusive; with the published head counts 1 of 3 not reproduced "
+        "at reduced scale, 2 of 3 inconclusive",
         "not tested yet",
         "inconclusive: No run of an intervention on the shallow shape is recorded.",
     ]
@@ -643,7 +651,7 @@ def second_reduction(accuracies: dict[Arm, list[float]]) -> list[RowFinding]:
     """Findings of XCiT-M with published heads; one accuracy per seed and arm."""
     runs = {
         (run.depth_arm, run.seed): run
-        for run in plan("cpu", "vision_rows_keep_heads", 2)
+        for run in plan("cpu", "vision_rows_keep_heads", 8)
         if run.row == "xcit-m" and run.depth_arm == run.heads_arm
     }
     records = [

@@ -48,6 +48,7 @@ def verdict_table() -> str:
     clean = [claim for claim in load_rows() if claim.status == "clean"]
     recounts = {row.claim.row: row for row in recount_rows(clean, with_search=False)}
     findings = vision_findings(found["vision_rows"], PROFILE)
-    table = verdicts.verdicts(findings, recounts, head_sweeps(found["conditioning"]))
+    second = vision_findings(found["vision_rows_keep_heads"], PROFILE, "vision_rows_keep_heads")
+    table = verdicts.verdicts(findings, second, recounts, head_sweeps(found["conditioning"]))
     glued = provenance.glued(found, PROFILE)
     return verdicts.readme(table, glued["provenance.machine"], glued["provenance.date"])
