@@ -174,9 +174,10 @@ def test_only_short_names_of_rows_are_kept_on_one_line(tmp_path: Path):
 
 def test_columns_of_sentences_have_room_wherever_they_stand(tmp_path: Path):
     words = "the reshape holds the baseline's level (margin 0.5)"
-    frame = pd.DataFrame({"row": [words], "reason": [words], "top-1": ["81.4 → 81.7"], "basis": [words]})
-    roomy = [name for name in classes_of(published_table(tmp_path, frame)) if name.startswith("sentences")]
-    assert roomy == ["sentences-2", "sentences-4"]
+    for middle, last, roomy in ((2 * words, words, [2, 4]), (words, words, [4]), (2 * words, "81.4", [2])):
+        frame = pd.DataFrame({"row": [2 * words], "reason": [middle], "top-1": ["81.4 → 81.7"], "basis": [last]})
+        classes = classes_of(published_table(tmp_path, frame))
+        assert [name for name in classes if name.startswith("sentences")] == [f"sentences-{place}" for place in roomy]
 
 
 def test_the_style_sheet_knows_every_column_of_sentences_in_the_book():

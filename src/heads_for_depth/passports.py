@@ -30,7 +30,9 @@ NOT_DIGITS = re.compile(r"\binf\b|(?<=\d)[eE](?=[+−-]?\d)|(?<=\d) ?[kMG]$|" + 
 DASH = "—"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SENTENCE = 48
-"""Characters from which a cell is a sentence."""
+"""Characters from which a cell of the last column is a sentence."""
+SENTENCES = 100
+"""Characters from which a cell of any other column needs as much room."""
 SHORT_NAME = 20
 """Characters of a row's name that a phone's width still has room for beside a column of numbers."""
 
@@ -158,10 +160,12 @@ def _links(kind: str, slug: str, suffixes: tuple[str, ...], profile: str | None)
 
 
 def _table_classes(frame: pd.DataFrame, sortable: bool) -> list[str]:
-    """Names for the style sheet; short names of rows stay on one line, and later columns of sentences have room."""
+    """Names for the style sheet; short names of rows stay on one line, and columns of sentences have room."""
     longest = [max(len(_cell(value)) for value in frame.iloc[:, place]) for place in range(frame.shape[1])]
     looks = {"sortable": sortable, "short-names": longest[0] <= SHORT_NAME}
-    roomy = [f"sentences-{place}" for place, length in enumerate(longest[1:], 2) if length >= SENTENCE]
+    needed = [SENTENCES] * (len(longest) - 1) + [SENTENCE]
+    long = [place for place, (length, least) in enumerate(zip(longest, needed, strict=True), 1) if length >= least]
+    roomy = [f"sentences-{place}" for place in long if place > 1]
     return ["passport", *(name for name, applies in looks.items() if applies), *roomy]
 
 

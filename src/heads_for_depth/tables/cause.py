@@ -239,4 +239,4 @@ def _correlations(found: Sequence[KappaCorrelation]) -> str:
         for one in found
         if one.correlation is not None
     ]
-    return "; ".join(parts) + "." if parts else NOT_YET
+    return "; ".join(parts) + "." if parts else "Fewer than three cells of the map have runs yet."

@@ -11,6 +11,7 @@ from heads_for_depth.findings.conditioning import HeadSweep, Setting
 from heads_for_depth.findings.vision import RowFinding
 from heads_for_depth.recount import RowRecount
 from heads_for_depth.tables.conditioning import PRACTICE, range_ratio
+from heads_for_depth.tables.formatting import span
 from heads_for_depth.tables.recount import verdict_of
 from heads_for_depth.tables.vision import published_change, published_saving, with_interval
 from heads_for_depth.verdicts import CauseDecision
@@ -34,10 +35,8 @@ def _line(
         "row": finding.row.title,
         "verdict": str(finding.verdict.verdict),
         "our difference [95 %]": with_interval(finding.effects["reshape"]),
-        "n": str(finding.verdict.n),
         "second reduction": str(again.verdict.verdict),
-        "its difference [95 %]": with_interval(again.effects["reshape"]),
-        "its n": str(again.verdict.n),
+        "n": span([finding.verdict.n, again.verdict.n]),
         "LIT-527: Top-1": published_change(recount.claim),
         "LIT-527: parameters": published_saving(recount.claim),
         "its stated shape": str(verdict_of(recount.after)),
@@ -52,8 +51,9 @@ def readme(table: pd.DataFrame, machine: str, date: str) -> str:
     lines += ["| " + " | ".join(row) + " |" for row in table[kept].itertuples(index=False)]
     note = (
         "Differences: reshape minus baseline, points of Fashion-MNIST test accuracy at reduced scale, two-sided 95 % "
-        "Welch interval over n seeds, not adjusted; the verdict's test is one-sided and Holm-adjusted over the rows of "
-        "a reduction. The first keeps head_dim near the published one, the second the published head counts. "
+        "Welch interval over n seeds, not adjusted; the verdict's test is one-sided and Holm-adjusted over the rows. "
+        "The first reduction keeps head_dim near the published one; the second, whose verdict stands beside, keeps the "
+        "published head counts. "
         f"Trained on {machine}, {date}."
     )
     return "\n".join([*lines, "", note])
