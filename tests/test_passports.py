@@ -172,6 +172,12 @@ def test_only_short_names_of_rows_are_kept_on_one_line(tmp_path: Path):
     assert "short-names" not in classes_of(published_table(tmp_path, long))
 
 
+def test_a_table_of_many_columns_has_narrow_gaps(tmp_path: Path):
+    for columns, dense in ((8, True), (7, False)):
+        frame = pd.DataFrame({f"x{place}": ["1.0"] for place in range(columns)})
+        assert ("dense" in classes_of(published_table(tmp_path, frame))) is dense
+
+
 def test_columns_of_sentences_have_room_wherever_they_stand(tmp_path: Path):
     words = "the reshape holds the baseline's level (margin 0.5)"
     for middle, last, roomy in ((2 * words, words, [2, 4]), (words, words, [4]), (2 * words, "81.4", [2])):

@@ -33,6 +33,8 @@ SENTENCE = 48
 """Characters from which a cell of the last column is a sentence."""
 SENTENCES = 100
 """Characters from which a cell of any other column needs as much room."""
+MANY_COLUMNS = 8
+"""Columns from which the gaps between them are narrow."""
 SHORT_NAME = 20
 """Characters of a row's name that a phone's width still has room for beside a column of numbers."""
 
@@ -162,7 +164,7 @@ def _links(kind: str, slug: str, suffixes: tuple[str, ...], profile: str | None)
 def _table_classes(frame: pd.DataFrame, sortable: bool) -> list[str]:
     """Names for the style sheet; short names of rows stay on one line, and columns of sentences have room."""
     longest = [max(len(_cell(value)) for value in frame.iloc[:, place]) for place in range(frame.shape[1])]
-    looks = {"sortable": sortable, "short-names": longest[0] <= SHORT_NAME}
+    looks = {"sortable": sortable, "short-names": longest[0] <= SHORT_NAME, "dense": len(longest) >= MANY_COLUMNS}
     needed = [SENTENCES] * (len(longest) - 1) + [SENTENCE]
     long = [place for place, (length, least) in enumerate(zip(longest, needed, strict=True), 1) if length >= least]
     roomy = [f"sentences-{place}" for place in long if place > 1]
