@@ -71,8 +71,8 @@ def test_the_table_is_made_from_the_records_and_the_claims(tmp_path: Path, monke
     assert [row[0] for row in rows[2:]] == ["XCiT-M", "TNT-B", "DaViT-B", "XCiT-L", "DaViT-L"]
     assert rows[2][1] == "inconclusive"
     assert rows[2][2].startswith("−1.00 [")
-    assert rows[2][3:] == ["2", "81.4 → 81.7 (+0.3)", "−30.1 %", "contradicts its stated shape"]
-    assert rows[3][1:4] == ["inconclusive", "not measured", "0"]
+    assert rows[2][3:] == ["inconclusive", "0 to 2", "81.4 → 81.7 (+0.3)", "−30.1 %", "contradicts its stated shape"]
+    assert rows[3][1:5] == ["inconclusive", "not measured", "inconclusive", "0"]
     assert lines[-1].endswith("Trained on Model A, 2 cores, 2026-03-01.")
 
 

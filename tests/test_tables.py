@@ -607,6 +607,14 @@ def test_the_first_table_has_a_line_for_every_published_row() -> None:
     assert frame["our difference [95 %]"][2] == "not measured"
 
 
+def test_a_profile_without_the_second_reduction_of_a_row_says_so() -> None:
+    frame = verdicts.verdicts(first_page(), [], RECOUNTS, SWEEPS)
+    assert list(frame["second reduction"]) == ["not planned"] * 3
+    assert list(frame["n"]) == ["8", "2", "0"]
+    outcomes = verdicts.ledger(first_page(), [], RECOUNTS, SWEEPS, cause_decision({}, {}))["outcome"]
+    assert outcomes[2] == "1 of 3 reproduced at reduced scale, 2 of 3 inconclusive"
+
+
 def test_the_table_of_the_readme_is_a_markdown_table_with_its_hardware() -> None:
     lines = verdicts.readme(
         verdicts.verdicts(first_page(), second_page(), RECOUNTS, SWEEPS), "Model A, 2 cores", "2026-03-01"

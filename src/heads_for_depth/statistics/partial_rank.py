@@ -94,25 +94,28 @@ def clustered_correlation(
 
     def correlation(chosen: NDArray[np.int_], times: NDArray[np.int_]) -> float:
         drawn = [np.repeat(members[place], times[block[members[place]]]) for place in chosen]
-        labels = [place for place, index in enumerate(drawn) for _ in index]
-        if not labels:
-            return float("nan")
-        one, other, *fixed = (column[np.concatenate(drawn)] for column in columns)
-        if given is None:
-            return within_groups_rank_correlation(one, other, labels)
-        return partial_rank_correlation(one, other, fixed)
+        return _correlation_of(columns, drawn, within=given is None)
 
-    def again() -> float:
+    found = []
+    for _ in range(resamples if min(sizes) > 2 else 0):
         chosen, times = (generator.integers(size, size=size) for size in sizes)
-        return correlation(chosen, np.bincount(times, minlength=sizes[1]))
-
+        found.append(correlation(chosen, np.bincount(times, minlength=sizes[1])))
     return Correlation(
         value=correlation(np.arange(sizes[0]), np.ones(sizes[1], dtype=np.int_)),
-        interval=_percentiles(np.array([again() for _ in range(resamples if min(sizes) > 2 else 0)]), confidence),
-        runs=len(columns[0]),
-        clusters=sizes[0],
-        blocks=sizes[1],
-    )
+        interval=_percentiles(np.array(found), confidence),
+        runs=len(columns[0]), clusters=sizes[0], blocks=sizes[1],
+    )  # fmt: skip
+
+
+def _correlation_of(columns: Sequence[Array], drawn: Sequence[NDArray[np.int_]], *, within: bool) -> float:
+    """The correlation over the drawn runs, one array of places per drawn group; NaN where none was drawn."""
+    labels = [place for place, index in enumerate(drawn) for _ in index]
+    if not labels:
+        return float("nan")
+    one, other, *fixed = (column[np.concatenate(drawn)] for column in columns)
+    if within:
+        return within_groups_rank_correlation(one, other, labels)
+    return partial_rank_correlation(one, other, fixed)
 
 
 def _numbered(names: Sequence[Hashable]) -> NDArray[np.int_]:

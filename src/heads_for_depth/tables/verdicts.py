@@ -21,22 +21,22 @@ def verdicts(
     findings: Sequence[RowFinding], second: Sequence[RowFinding], recounts: Mapping[str, RowRecount],
     sweeps: Mapping[Setting, HeadSweep],
 ) -> pd.DataFrame:  # fmt: skip
-    """One line per published vision row; `second`: the same rows under the second reduction."""
+    """One line per published vision row; `second`: those rows that are planned under the second reduction."""
     again = {finding.row.name: finding for finding in second}
     return pd.DataFrame(
-        [_line(f, again[f.row.name], recounts[f.row.name], sweeps) for f in findings if f.row.name in recounts]
+        [_line(f, again.get(f.row.name), recounts[f.row.name], sweeps) for f in findings if f.row.name in recounts]
     )
 
 
 def _line(
-    finding: RowFinding, again: RowFinding, recount: RowRecount, sweeps: Mapping[Setting, HeadSweep]
+    finding: RowFinding, again: RowFinding | None, recount: RowRecount, sweeps: Mapping[Setting, HeadSweep]
 ) -> dict[str, str]:
     return {
         "row": finding.row.title,
         "verdict": str(finding.verdict.verdict),
         "our difference [95 %]": with_interval(finding.effects["reshape"]),
-        "second reduction": str(again.verdict.verdict),
-        "n": span([finding.verdict.n, again.verdict.n]),
+        "second reduction": "not planned" if again is None else str(again.verdict.verdict),
+        "n": span([one.verdict.n for one in (finding, again) if one is not None]),
         "LIT-527: Top-1": published_change(recount.claim),
         "LIT-527: parameters": published_saving(recount.claim),
         "its stated shape": str(verdict_of(recount.after)),
@@ -71,13 +71,17 @@ def ledger(
         ("More heads lower the condition number", "κ over the head counts, d_model fixed, initialization, full scale",
          "κ changes by a factor of " + ", ".join(range_ratio(sweeps.get((f.row.name, *PRACTICE))) for f in published)),
         ("Accuracy holds with fewer layers and more heads", "2 × 2 of depth and heads, reduced scale, from scratch",
-         f"{_tally(str(f.verdict.verdict) for f in published)}; with the published head counts "
-         f"{_tally(str(f.verdict.verdict) for f in second if f.row.name in recounts)}"),
+         _both([f.verdict.verdict for f in published], [f.verdict.verdict for f in second if f.row.name in recounts])),
         ("The same holds for language models", "recounted and timed at full size; none is trained", "not tested yet"),
         ("Better conditioning is why it works", "interventions on κ at unchanged heads, by a declared rule",
          f"{cause.verdict}: {cause.reason}"),
     ]  # fmt: skip
     return pd.DataFrame(outcomes, columns=["LIT-527 says", "done here", "outcome"])
+
+
+def _both(first: Sequence[str], second: Sequence[str]) -> str:
+    """The verdicts under both reductions, or under the first where the second has no published row."""
+    return _tally(first) + (f"; with the published head counts {_tally(second)}" if second else "")
 
 
 def _tally(words: Iterable[str]) -> str:
