@@ -331,7 +331,7 @@ def test_a_run_is_rebuilt_as_it_was_planned_with_the_learning_rate_of_its_record
 
 @pytest.mark.parametrize("profile", ["smoke", "cpu"])
 def test_every_committed_record_is_of_a_run_that_is_still_declared(profile: str):
-    declared = {(run.experiment, run.run_id): run for run in plan(profile, None, 8)}
+    declared = {(run.experiment, run.run_id): run for name in EXPERIMENTS for run in plan(profile, name, 8)}
     files = [path for name in EXPERIMENTS for path in (paths.RESULTS / profile / name).glob("*.json")]
     found = [json.loads(path.read_text()) for path in files]
     assert len(found) > 50

@@ -55,8 +55,9 @@ def run_all(
     added = 0
     with only_sweep(results):
         remove_half_written(results)
+        waiting = missing(planned, results)  # reads every record before the first run, so that a bad one stops it here
         for tuning in (True, False):
-            todo = missing([run for run in planned if (run.experiment in TUNING.values()) is tuning], results)
+            todo = [run for run in waiting if (run.experiment in TUNING.values()) is tuning]
             jobs = as_jobs([tuned(run, results) for run in todo], device)
             settings = (device, folder, attention)
             added += _run_phase(jobs, results, opened, settings) if jobs else 0
