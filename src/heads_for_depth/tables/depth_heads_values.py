@@ -133,25 +133,29 @@ def across(findings: Sequence[AcrossFinding]) -> str:
 
 
 def _across(finding: AcrossFinding) -> str:
-    row, own, tested = finding.sweep.row, finding.own_breaks, len(finding.own_breaks) > len(finding.untested)
-    if row == "tokens-50":
-        changed = finding.breaks_only_here
-        told = f"of the head counts that hold with 17 tokens, {_counted(changed, 'break')} with 50"
-    elif not own:
-        changed = ()
-        told = "no head count is shown to break with 17 tokens, so that there is no break to take away"
-    else:
-        changed = finding.taken_away
-        told = f"of the head counts that break with 17 tokens ({_listed(own)}), {_counted(changed, 'hold')} here"
-        told += f" ({_listed(finding.untested)} not measured here)" if finding.untested and tested else ""
-        told = told if tested else f"the head counts that break with 17 tokens ({_listed(own)}) are not measured here"
+    row = finding.sweep.row
+    changed = finding.breaks_only_here if row == "tokens-50" else finding.taken_away
     reading = f", which speaks for {SPEAKS_FOR[row]}" if changed else ""
     kind = "" if finding.decided else ", an observation"
     n = min(finding.own.n, finding.sweep.n)
     return (
-        f"{SWEEP_TITLES[row]}, depth {finding.sweep.depth}: {told}{reading} "
+        f"{SWEEP_TITLES[row]}, depth {finding.sweep.depth}: {_seen_across(finding)}{reading} "
         f"(n = {n} in the cell with the fewest{kind})."
     )
+
+
+def _seen_across(finding: AcrossFinding) -> str:
+    """What changed from the map's own sweep to this one."""
+    own, untested = finding.own_breaks, finding.untested
+    if finding.sweep.row == "tokens-50":
+        return f"of the head counts that hold with 17 tokens, {_counted(finding.breaks_only_here, 'break')} with 50"
+    if not own:
+        return "no head count is shown to break with 17 tokens, so that there is no break to take away"
+    if untested == own:
+        return f"the head counts that break with 17 tokens ({_listed(own)}) are not measured here"
+    missing = f" ({_listed(untested)} not measured here)" if untested else ""
+    held = _counted(finding.taken_away, "hold")
+    return f"of the head counts that break with 17 tokens ({_listed(own)}), {held} here{missing}"
 
 
 def _counted(heads: Sequence[int], what: str) -> str:
